@@ -9,7 +9,7 @@ from typing import Any
 from ...types.lazy_pattern import LazyPattern
 from ..decode import nodes
 from ..decode.json_repair import read_whole
-from ..decode.nodes import Node, Source, UnreadableValue
+from ..decode.nodes import DeclaredText, Node, Source, UnreadableValue
 from ..decode.scalars import eval_constant
 from ..decode.xml import Markup
 
@@ -114,4 +114,4 @@ def get_kind(value: object) -> str:
     return KINDS.get(type(value), "source")
 
 
-KINDS: dict[type, str] = {**nodes.KINDS, Markup: "string"}
+KINDS: dict[type, str] = {**nodes.KINDS, Markup: "string", DeclaredText: "string"}

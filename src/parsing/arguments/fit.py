@@ -1,19 +1,21 @@
 """Fits arguments to the tool's schema and notes what it changed. Raises ArgumentMismatch if they do not fit.
 
-Only the schema decides: "5" becomes 5 where an integer is required, and "02134" stays a string where a string is.
-Arguments that fit are returned unchanged.
+Only the schema decides: "5" becomes 5 where an integer is required, and "02134" stays a string where a string is. The
+type that a value's tag declares counts where the schema leaves it open. Arguments that fit are returned unchanged.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Container, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
 from ..decode.call_shapes import ARGUMENT_KEYS
-from ..decode.nodes import CallNode, Guess, Node, Source
+from ..decode.json_repair import read_whole
+from ..decode.nodes import CallNode, DeclaredText, Guess, Node, Source, UnreadableValue
 from ..decode.scalars import eval_constant
 from ..decode.xml import NULLS, Markup, group_children, parse_elements, parse_structure
 from .coerce import KINDS, MISSING, coerce, get_kind, parse_literal, unwrap
@@ -85,12 +87,25 @@ class Fitter:
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._place_positional(self._match_names(given, positional), positional).items():
             schema = tool.properties.get(name, ANY)
+            if isinstance(value, DeclaredText):
+                value = self._read_declared(value, schema)
             is_optional = name in tool.properties and name not in tool.required
             if value is None and is_optional and not accepts_kind(tool, schema, "null"):
                 self.changes[f"{name} null"] = None
                 continue
             fitted[name] = self.fit_value(value, schema, name, 0)
         return fitted
+
+    def _read_declared(self, text: DeclaredText, schema: object) -> Node:
+        """The value that the text is in JSON; the text itself if it is none, or if the schema takes only that."""
+        try:
+            value = read_whole(text)
+        except UnreadableValue:
+            return str(text)
+        accepts = partial(accepts_kind, self._tool, schema)
+        if accepts("string") and not accepts(get_kind(value)):
+            return str(text)
+        return value
 
     def _unwrap_arguments(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
         """The arguments in `{"arguments": {...}}`, if the tool has no parameter of that name."""
@@ -167,7 +182,7 @@ class Fitter:
             return self._fit_any(value, options, path, depth)
         (schema,) = options
         kind, types = get_kind(value), list_types(schema)
-        if types and kind not in types and not (kind == "integer" and "number" in types):
+        if not _admits(types, kind):
             value = self._coerce(value, kind, types, schema, path)
         fitted = self._fit_inner(value, schema, path, depth)
         return self._match_choice(fitted, schema, path)
@@ -334,8 +349,12 @@ def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 def accepts_kind(tool: IndexedTool, schema: object, kind: str) -> bool:
     """Whether a schema of the tool takes some values of this JSON type."""
-    allowed = map(list_types, tool.list_alternatives(schema))
-    return any(not types or kind in types for types in allowed)
+    return any(_admits(list_types(option), kind) for option in tool.list_alternatives(schema))
+
+
+def _admits(types: Container[str], kind: str) -> bool:
+    """Whether a value of this JSON type is of one of the types; of any if there are none."""
+    return not types or kind in types or (kind == "integer" and "number" in types)
 
 
 def _describe(schema: object) -> str:

@@ -30,6 +30,12 @@ class Guess(str):
     __slots__ = ()
 
 
+class DeclaredText(str):
+    """The text of a value that its tag declares to be no string."""
+
+    __slots__ = ()
+
+
 class Source(str):
     """Source text in place of a value: an unquoted word or an expression."""
 

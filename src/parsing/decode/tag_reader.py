@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
-from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, PREFIX, TagSyntax, compile_opening
+from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, PREFIX, TagSyntax, compile_opening, declares_string
 from ..stream.brackets import BracketMatcher
 from .call_shapes import NO_END, NO_NAME, DecodedBlock, RawCall
 from .json_repair import MISSING_CLOSERS, read_whole
-from .nodes import Node, UnreadableValue, put
+from .nodes import DeclaredText, Node, UnreadableValue, put
 from .scalars import unescape_entities
 from .tag_readings import Rank, Readings, ReadingStep
 from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening, skip_space
@@ -35,9 +35,6 @@ _MARKER_CHARS = 62
 _FOREIGN_END = LazyPattern(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
 _BEGUN_MARKER = LazyPattern(rf"<(?!/).{{0,{_MARKER_CHARS - 1}}}\Z", re.DOTALL)  # of one that opens something
 _OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")
-# What formats that flag their values write into the tag.
-_IS_STRING = LazyPattern(r"\b(?:string=\"true\"|type=\"string\")")
-_IS_OTHER = LazyPattern(r"\b(?:string=\"false\"|type=\"(?:number|integer|boolean|object|array|null)\")")
 
 
 class _Progress(Struct, frozen=True):
@@ -376,14 +373,8 @@ def _is_json(value: _Value) -> bool:
 
 
 def _read_value(value: str, attributes: str, style: TagStyle) -> Node:
-    """The value, read as JSON if the attributes of its tag say that it is no string."""
-    if _IS_STRING.search(attributes):
-        return value
-    if style.is_element or value in NULLS:
+    """The value: its text, of a class that says what else the text may stand for."""
+    is_string = declares_string(attributes)
+    if is_string is None and (style.is_element or value in NULLS):
         return Markup(value)
-    if not _IS_OTHER.search(attributes):
-        return value
-    try:
-        return read_whole(value)
-    except UnreadableValue:
-        return value
+    return DeclaredText(value) if is_string is False else value

@@ -37,6 +37,9 @@ _DECLARATIONS: Mapping[str, Mapping[str, str]] = {  # the words of the fields th
     "value_type": {**_TYPES, "integer": "number"},  # Kimi K3: what JSON tells apart
     "is_string": {**dict.fromkeys(_TYPES, "false"), "string": "true"},  # DeepSeek
 }
+# Whether a declared word says that a value is a string: models mix the words of the formats.
+_IS_STRING = {word: kind == "string" for words in (_TYPES, *_DECLARATIONS.values()) for kind, word in words.items()}
+_DECLARATION = LazyPattern(r"(?:\b(?:string|type)=\"|^)(\w+)\s{0,8}(?:[\"\[]|$)")
 _WORD = r"[^\s\"'<>=/]{1,200}"
 _ATTRIBUTES = r"(?P<attributes>[^<>\n]{0,200})"
 _PARTS = LazyPattern(
@@ -104,6 +107,12 @@ class TagSyntax(Struct, frozen=True):
         return re.sub(r"<(/?)(?=\w)", rf"<\1{self.prefix}", template) if self.prefix else template
 
 
+def declares_string(attributes: str) -> bool | None:
+    """Whether the tag of a value declares it to be a string; None if it declares no type."""
+    declared = _DECLARATION.search(attributes)
+    return _IS_STRING.get(declared[1]) if declared else None
+
+
 ELEMENT = TagSyntax("<{name}>\n", "<{key}>", "</{key}>\n", "</{name}>\n")
 
 
@@ -152,7 +161,7 @@ def _compile_part(part: re.Match[str], template: str, of_call: bool) -> str:
         return rf"<{part['slash']}(?P<prefix>{PREFIX}){element}" + (r"(?::[\w-]{1,20})?" if ends else "")
     if part["blank"]:
         return r"\s{0,64}" if "\n" in part["blank"] else r"\s{1,8}"
-    return r"[^<>\"']{0,64}" if part["field"] else re.escape(part["literal"])
+    return r"\s{0,8}(?P<attributes>[^<>\"']{0,64})" if part["field"] else re.escape(part["literal"])
 
 
 def _compile_attribute(part: re.Match[str], of_call: bool) -> str:

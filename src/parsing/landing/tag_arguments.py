@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from ...types.lazy_pattern import LazyPattern
 from ..decode.scalars import unescape_entities
 from ..decode.tag_style import Tag, TagStyle, skip_space
 from ..decode.xml import NULLS
-from ..formats.tag_syntax import MAX_TAG_CHARS
+from ..formats.tag_syntax import MAX_TAG_CHARS, declares_string
 from .arguments import MAX_PENDING_CHARS, ArgumentReader, encode_text
 
 _SECTION = "<![CDATA["
-_TYPE = LazyPattern(r"\b(?:string|type)=")  # a tag that says whether its value is a string
-_SAYS_STRING = LazyPattern(r"\b(?:string=\"true\"|type=\"string\")")
 
 
 class TagArgumentReader(ArgumentReader):
@@ -78,7 +75,7 @@ class TagArgumentReader(ArgumentReader):
         self._keys.add(self._key)
         is_string = self._types.get(self._key) is str
         self._step = self._go_on
-        if is_string and (not _TYPE.search(tag.attributes) or _SAYS_STRING.search(tag.attributes)):
+        if is_string and declares_string(tag.attributes) is not False:
             self._step = self._begin_string
         return ""
 

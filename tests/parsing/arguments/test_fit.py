@@ -6,6 +6,7 @@ from src.parsing import extract_tool_calls
 from src.parsing.arguments.fit import MAX_DEPTH, ArgumentMismatch, Fitter
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.decode.json_repair import RepairReader
+from src.parsing.decode.nodes import DeclaredText
 from src.parsing.decode.xml import Markup
 from src.types.messages import ToolDefinition
 from tests.each import check_rows
@@ -49,6 +50,38 @@ CHANGES = {
     "one object for a list": ({"type": "array", "items": {"type": "object"}}, {"a": 1}, [{"a": 1}]),
     "members of an object": ({"type": "object", "properties": {"n": INTEGER}}, {"n": "3"}, {"n": 3}),
 }
+
+
+@check_rows(
+    "schema, text, fitted",
+    [
+        ({}, "02134", 2134),
+        ({}, "[1, 2]", [1, 2]),
+        ({}, "null", None),
+        ({}, '{"b": ', '{"b": '),
+        (STRING, "02134", "02134"),
+        (STRING, '{"b":1.50}', '{"b":1.50}'),
+        (STRING, "null", "null"),
+        (NUMBER, "5", 5),
+        (BOOLEAN, "1", True),
+        (STRINGS, '["a"]', ["a"]),
+        ({"type": ["string", "integer"]}, "5", 5),
+        ({"type": ["string", "number"]}, "5", 5),
+        ({"type": ["string", "integer"]}, "1.10", "1.10"),
+        ({"anyOf": [STRING, {"type": "null"}]}, "null", None),
+        ({"anyOf": [STRING, STRINGS]}, '["a"]', ["a"]),
+    ],
+)
+def test_text_declared_to_be_no_string_is_a_value_unless_the_schema_takes_only_the_text(schema, text, fitted):
+    found, _ = fit({"x": DeclaredText(text)}, x=schema)
+    assert found == {"x": fitted}
+    assert type(found["x"]) is type(fitted)
+
+
+def test_a_declared_null_leaves_out_an_optional_parameter():
+    assert fit({"x": DeclaredText("null")}, x=INTEGER) == ({}, ("x null",))
+    with pytest.raises(ArgumentMismatch, match="must be integer; None was given"):
+        fit({"x": DeclaredText("null")}, required=["x"], x=INTEGER)
 
 
 @check_rows("schema, given, fitted", CHANGES.values())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.parsing.decode.nodes import RepeatedKey
+from src.parsing.decode.nodes import DeclaredText, RepeatedKey
 from src.parsing.decode.xml import Markup, parse_elements, parse_structure
 from src.parsing.formats.format_set import FORMAT_SET
 from tests.each import check_rows
@@ -17,6 +17,11 @@ def read_block(text, kind="tags", opener=""):
 
 def parse_invocations(text):
     return read_block(text).calls
+
+
+def read_classes(text):
+    """The values of a call, and of which class each is."""
+    return [(value, type(value)) for value in parse_invocations(text)[0].arguments.values()]
 
 
 def parse_pairs(text):
@@ -50,9 +55,9 @@ def test_a_value_keeps_its_text_but_for_the_newlines_that_set_it_apart():
     assert parse_invocations(block)[0].arguments == {"a": "\n  def f(x):\n    return '<b>'\n"}
 
 
-def test_a_value_said_to_be_no_string_is_read():
+def test_a_value_said_to_be_no_string_is_text_that_is_declared_so():
     block = '<｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">[1, 2]</｜DSML｜parameter></｜DSML｜invoke>'
-    assert parse_invocations(block)[0].arguments == {"a": [1, 2]}
+    assert read_classes(block) == [("[1, 2]", DeclaredText)]
 
 
 def test_a_parameter_that_is_not_closed_ends_with_its_call():
@@ -227,17 +232,12 @@ def test_a_block_in_no_known_syntax_ends_with_a_tag_that_closes_a_call(pieces):
     assert (decoded.calls, str(decoded.problem), decoded.cut) == ([], "No tool's name could be read in it.", False)
 
 
-def test_a_value_said_to_be_no_string_that_cannot_be_read_stays_text():
-    block = '<invoke name="f"><parameter name="a" string="false">{"b": </parameter></invoke>'
-    assert parse_invocations(block)[0].arguments == {"a": '{"b": '}
-
-
 def test_an_attribute_says_what_a_value_is():
     block = (
         '<|open|>call tool="f"<|sep|><|open|>argument key="a" type="number"<|sep|>5<|close|>argument<|sep|>'
         '<|open|>argument key="b" type="string"<|sep|>null<|close|>argument<|sep|><|close|>call<|sep|>'
     )
-    assert parse_invocations(block)[0].arguments == {"a": 5, "b": "null"}
+    assert read_classes(block) == [("5", DeclaredText), ("null", str)]
 
 
 def test_a_quote_on_the_next_line_closes_no_attribute():

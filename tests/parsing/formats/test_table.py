@@ -200,3 +200,37 @@ def test_a_value_of_any_type_is_written_so_that_it_is_read_again(row):
         text = row.write("search", {"text": "b", name: value})
         found = extract_tool_calls(text, [WITH_KINDS])
         assert [(call.arguments, call.guessed) for call in found.calls] == [({"text": "b", name: value}, False)], text
+
+
+DECLARING = [row for row in FORMATS if row.syntax and row.syntax.declares_type]
+OPEN = {"any type": {}, "several types": {"type": ["string", "number", "boolean", "null", "array", "object"]}}
+
+
+def read_value(text, schema):
+    """The value of the call's one argument, whole and in pieces, and whether the call is guessed."""
+    tool = ToolDefinition("search", "Search.", {"type": "object", "properties": {"value": schema}})
+    parser = StreamParser([tool])
+    pieces = gathered([event for character in text for event in parser.feed(character)] + parser.close())
+    assert pieces == extract_tool_calls(text, [tool])
+    (call,) = pieces.calls
+    return call.arguments["value"], call.guessed
+
+
+@check_each(row=DECLARING, schema=OPEN.values(), value=["5", "true", "null", "[1]", 5, 1.5, True, None, [1], {"a": 1}])
+def test_where_the_schema_leaves_it_open_a_value_has_the_type_that_its_tag_declares(row, schema, value):
+    read, guessed = read_value(row.write("search", {"value": value}), schema)
+    assert (read, type(read), guessed) == (value, type(value), False)
+
+
+@check_each(row=DECLARING)
+def test_a_schema_decides_against_the_type_that_a_tag_declares(row):
+    as_string, as_number = (row.write("search", {"value": value}) for value in ("007", 7))
+    assert read_value(as_string, {"type": "integer"}) == (7, False)
+    assert read_value(as_number.replace("7", "007"), {"type": "string"}) == ("007", False)
+
+
+@check_rows("declared, value", [("array[integer]", [5]), ("Filter", "[5]"), ("any", "[5]"), ("string|null", "[5]")])
+def test_of_a_declared_type_the_first_word_counts_if_it_is_a_type(declared, value):
+    (row,) = (row for row in DECLARING if row.name == "k2_horizon_typed")
+    text = row.write("search", {"value": "[5]"}).replace("string", declared)
+    assert read_value(text, {}) == (value, False)
