@@ -90,7 +90,7 @@ class TestATurnThatFails:
         scripted = self.run(lambda _: 1 / 0, ZeroDivisionError, "division")
         assert len(scripted.requests) == 2  # one a question
 
-    def test_so_is_that_of_pytest_fail(self):
+    def test_the_failure_of_pytest_fail_is_raised_too(self):
         self.run(lambda _: pytest.fail("wrong"), pytest.fail.Exception, "wrong")
 
     def test_it_is_raised_in_place_of_what_came_of_it(self):

@@ -44,7 +44,7 @@ class ArgumentParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
 
     def _explain_choice(self, message: str, word: str, names: list[str], spellings: list[str]) -> str:
-        """What is wrong with a word that is none of these names."""
+        """What is wrong with a word that is not one of these names."""
         what = message.partition(":")[0].removeprefix("argument ")
         if what == "COMMAND":  # it may be the value of an option that does not exist
             options = [each.partition("=")[0] for each in self.words if each.startswith("--")]

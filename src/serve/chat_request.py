@@ -45,7 +45,7 @@ from ..parsing import GivenText, mentions_call, render_choice, render_instructio
 from ..providers.wire_json import as_dict, as_dicts, as_list, as_str
 from ..types.messages import JSON, Named, ToolChoice, ToolDefinition
 
-# With these fields the answer's text is data in a form of the client's choice: a call in it is none.
+# With these fields the answer's text is data in a form of the client's choice: what looks like a call in it is text.
 _FORMS = (
     "structured_outputs",
     "guided_json",

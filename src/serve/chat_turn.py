@@ -503,12 +503,12 @@ class ChatTurn:
             return Response(())
         if more.malformed:
             return Response(())
-        text = more.text if assembler.response().text else ""  # a thought is none
+        text = more.text if assembler.response().text else ""  # a thought is no text
         return Response((Text(text), *filter(is_safe, more.calls)))
 
 
 def _read_whole(body: bytes, *, is_raw: bool) -> dict[str, Any]:
-    """A chat completion. Raises WireError where it is none, and ServerError where it is an error."""
+    """A chat completion. Raises ServerError for an error, and WireError for anything else."""
     answer = as_dict(load_json(body))
     if is_raw:
         answer = convert_answer(answer)

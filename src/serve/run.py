@@ -154,7 +154,7 @@ def _complete(url: str) -> str:
     try:
         parts = urlsplit(address)
         is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # the port is no number, or too large
         is_valid = False
     if not is_valid:
         raise ConfigError(f"serve.upstreams: expected an address such as http://gpu:8000, got {url!r}.")

@@ -114,7 +114,7 @@ class JsonRpcProcess:
 
 
 def read_message(pipe: IO[bytes]) -> RpcMessage | None:
-    """The next message; None at the end. Raises ValueError if it is none."""
+    """The next message; None at the end. Raises ValueError for a line that is not a message."""
     size: int | None = None
     while line := pipe.readline():
         name, _, value = line.partition(b":")

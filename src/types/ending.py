@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from .messages import Response, Text
 
-# end_turn: there is an answer that the model ended itself. All others are none, or none that is whole.
+# end_turn: there is an answer that the model ended itself. After any other there is no answer, or not a whole one.
 AnswerEnding: TypeAlias = Literal[
     "end_turn", "no_answer", "max_tokens", "repetition", "max_tool_turns", "stuck", "other"
 ]

@@ -29,7 +29,7 @@ def read_host(text: str) -> str | None:
 def is_loopback(host: str) -> bool:
     """localhost and the names below it (RFC 6761), 127.0.0.0/8, also as mapped to IPv6, and ::1.
 
-    The gateway decides by it where it listens and who may ask without keys. So 0.0.0.0 and :: are none: to listen
+    The gateway decides by it where it listens and who may ask without keys. So 0.0.0.0 and :: do not count: to listen
     there is to listen on all addresses of the machine, and browsers let any site ask there.
     """
     try:

@@ -12,7 +12,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 
 def detect_image(head: bytes) -> str:
-    """The MIME type of an image that begins so; "" if it is none that models are shown."""
+    """The MIME type of an image that begins so; "" for one that models are not shown."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):

@@ -85,7 +85,7 @@ class ForcedCallStream:
             yield from self._end_call(self._call)
 
     def _give(self, deltas: list[Delta]) -> Iterator[Delta]:
-        """The pieces of calls. The text of a block that is none is in the source."""
+        """The pieces of calls. The text of a block without a call is in the source."""
         for delta in deltas:
             if not isinstance(delta, TextDelta):
                 index = self._first + delta.call_index

@@ -764,7 +764,7 @@ def test_errors_of_the_server_have_anthropic_s_types_on_messages(tmp_path, statu
 
 
 @pytest.mark.parametrize("off", [False, True])
-def test_so_have_those_of_relayed_requests_unless_the_gateway_is_off(tmp_path, off):
+def test_errors_of_relayed_requests_have_anthropic_s_types_unless_the_gateway_is_off(tmp_path, off):
     path, body = STREAMED[1]
 
     async def use(client, _):

@@ -576,7 +576,7 @@ class TestPager:
         chat.prompts()
 
     @only_thorough
-    def test_so_is_what_ctrl_o_opens_and_what_was_typed_stays(self, changed):
+    def test_ctrl_o_opens_its_text_in_it_and_what_was_typed_stays(self, changed):
         chat = changed(self.PAGER)
         chat.keys(f"typed{CTRL_O}")
         chat.shows("the pager waits$")

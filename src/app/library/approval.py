@@ -45,7 +45,7 @@ class Approval:
         return self._read(self._approve(request))
 
     def _read(self, reply: object) -> Answer:
-        """The answer that a function gave; a refusal if it is none. Raises Suspended for LATER."""
+        """The answer that a function gave; a refusal in place of any other value. Raises Suspended for LATER."""
         if reply is LATER:
             raise Suspended(LATER.message)
         if answer := read_answer(reply):
@@ -106,7 +106,7 @@ def _read_each(pending: Sequence[ToolCall], answers: Answers) -> list[GivenAnswe
 
 
 def read_answer(reply: object) -> Answer | None:
-    """The answer that a program gave; None if it is none."""
+    """The answer that a program gave; None for any other value."""
     if reply is True:
         return Answer(True, "")
     if reply is False:

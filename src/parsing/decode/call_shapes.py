@@ -235,7 +235,7 @@ def _make_call(name: str, value: Node) -> RawCall:
 
 
 def _unwrap_string(node: Node) -> Node:
-    """The object in a string, encoded up to four times; otherwise the string, or the node that is none."""
+    """The object in a string, encoded up to four times; otherwise the string, or the node itself."""
     value = node
     for _ in range(4):
         if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):

@@ -354,7 +354,7 @@ class _TagCallBuilder:
             yield value.key, string
 
     def _read_quoted(self, value: _Value) -> str | None:
-        """The string that a value is in JSON; None if it is none."""
+        """The string that a value is in JSON; None for a value of another type."""
         text = value.text.strip()
         if self._style.is_element or value.is_section or not text.startswith('"'):
             return None

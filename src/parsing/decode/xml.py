@@ -50,7 +50,7 @@ def group_children(text: str) -> dict[str, Node]:
 
 
 def parse_elements(text: str, kind: str) -> Node:
-    """The outermost elements in `text` as a value of this type, or as their names suggest; the text if it is none."""
+    """The outermost elements in `text` as a value of this type, or as their names suggest; else the text."""
     children = find_children(text)
     names = {name for name, _ in children}
     if not text.strip() and kind in _EMPTY:

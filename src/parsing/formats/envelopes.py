@@ -25,7 +25,7 @@ class Envelope(Struct, frozen=True):
 
     `place` limits words that are markup elsewhere: `wraps` has a pair, the first directly behind reasoning and the
     second at the end; `ends` counts at the end of the answer only. `shows`: the text behind it is for the user, and
-    what merely looks like a call in it is none.
+    what merely looks like a call in it is text.
     """
 
     family: str

@@ -168,7 +168,7 @@ def _compile_attribute(part: re.Match[str], of_call: bool) -> str:
     end, named = re.escape(part["end"]), ""
     if part["attribute"]:
         named = rf"\s{{0,8}}(?:name|key|tool|function|{part['attribute'].strip()})"
-    # In quotes a key may hold blanks, which are none where a name ends at one.
+    # In quotes a key may hold blanks; without quotes a name ends at the first.
     # What follows decides whether a quote that begins a key is closed, so that no value begins within.
     bare = _WORD if of_call else rf"(?<![\"']){_WORD}|{_WORD}(?=[\s\"'<>/])"
     word = rf"(?:(?<=[\"'])[^\"'<>\n]{{1,200}}(?=[\"'])|{bare})"

@@ -72,7 +72,7 @@ class BegunCall:
         if self._is_proven:
             return piece
         self._unsent += piece
-        # A string that stands in nothing the model was given proves that the call is none of that.
+        # A string that stands in nothing the model was given proves that the call repeats none of it.
         self._is_proven = any(
             not any(given.may_hold(string) for given in self._given) for string in self._list_strings()
         )

@@ -97,7 +97,7 @@ class TagArgumentReader(ArgumentReader):
         return self._open_string(self._key)
 
     def _go_on(self) -> str | None:
-        """What is certainly in the string; "" of a value that is none, or that its tag does not call one."""
+        """What is certainly in the string; "" of a value that is not a string, or whose tag says so."""
         start, tag = self._at, self._find_tag()
         end = self._at
         if self._style.cuts_last and tag and self._text[start:end][-1:] == "\n":

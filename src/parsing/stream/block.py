@@ -65,7 +65,7 @@ _NO_BLOCK, _NO_BODY = BlockStart(0, 0, "", ""), BlockBody("", False)
 
 CertainKind = Literal["", "json", "named", "tags", "keywords"]
 Follower = Union[BracketMatcher, UntilMarker, TagReader]
-Taken = Union[int, GivenBack]  # up to where text was taken, or the text of a block that is none
+Taken = Union[int, GivenBack]  # up to where text was taken, or the text of a block without a call
 
 
 class BlockReader:

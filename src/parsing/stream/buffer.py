@@ -1,7 +1,7 @@
 """The text of an answer that is not read yet, and the end of what was: StreamParser alone changes it.
 
 The readers of blocks and of reasoning get a Position, or the text and where to begin, and return how far they read, or
-the text of a block that is none. `start` is the first character that is not emitted, `position` the first that is not
+the text of a block without a call. `start` is the first character that is not emitted, `position` the first that is not
 searched, `floor` the end of the last block. The text is indexed, not sliced, while it is read. What was shown stays
 before `start`, CONTEXT_CHARS of it at least, so that what precedes a block is read there.
 """

@@ -201,7 +201,7 @@ def walk(top: Path, rights: int = READABLE) -> Iterator[tuple[Path, list[str], l
 
 
 def open_folder(folder: Path, rights: int = READABLE) -> None:
-    """Give us all rights to a folder that lacks one of `rights`; what is none, or another user's, is left alone."""
+    """Give us all rights to a folder that lacks one of `rights`. Anything else, or another user's, is left alone."""
     if not os.access(folder, rights):
         with suppress(OSError):  # such as a link, or it has just gone
             place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

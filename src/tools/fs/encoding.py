@@ -120,7 +120,7 @@ def replace_file(path: str, data: bytes, ctx: ToolContext, old: OldFile | None) 
 
 
 def decode(path: str, data: bytes) -> tuple[str, Encoding]:
-    """The text of a whole file. Raises ToolError if it is none."""
+    """The text of a whole file. Raises ToolError for one that is not text."""
     encoding = find_encoding(path, io.BytesIO(data), len(data) + 1)
     return data[len(encoding.bom) :].decode(encoding.codec), encoding
 

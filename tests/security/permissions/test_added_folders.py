@@ -71,7 +71,7 @@ class TestWhatIsProtected:
     def test_git_s_own_files_are_in_each_of_them(self, decide, added, name):
         assert decide("write", added / name, mode="full").action == "deny"
 
-    def test_also_through_a_link_from_one_into_the_other(self, decide, workspace, added):
+    def test_git_s_own_files_count_through_a_link_too(self, decide, workspace, added):
         (workspace / ".git" / "hooks").mkdir(parents=True)
         (added / "hooks").symlink_to(workspace / ".git" / "hooks")
         assert decide("write", added / "hooks" / "pre-commit", mode="full").action == "deny"
@@ -99,7 +99,7 @@ class TestWhatIsProtected:
         assert decide("write", "conf/readme.md").action == "allow"
 
     @pytest.mark.parametrize("is_from_workspace", [True, False])
-    def test_so_does_a_hook_of_the_other_folder_s_repository(self, decide, workspace, added, is_from_workspace):
+    def test_a_hook_of_the_other_folder_s_repository_asks(self, decide, workspace, added, is_from_workspace):
         repository, hooks = (workspace, added) if is_from_workspace else (added, workspace)
         (repository / ".git").mkdir()
         (repository / ".git" / "config").write_text(f"[core]\n\thooksPath = {hooks}/hooks\n")
@@ -135,20 +135,20 @@ class TestRules:
         assert Policy(workspace, rules=parse_rules([rule]), added=(added,)).is_unreadable(f"{added}/secrets/key")
 
     @pytest.mark.parametrize("name", ["lib-current", "library-of-links"])
-    def test_also_a_link_whose_path_begins_with_that_of_the_folder(self, decide, added, name):
+    def test_a_rule_names_it_by_a_link_whose_path_begins_with_that_of_the_folder(self, decide, added, name):
         (added.parent / name).symlink_to(added)
         rule = {"tool": "read", "action": "deny", "path": f"{added.parent}/{name}/secret.txt"}
         assert decide("read", added / "secret.txt", rule).action == "deny"
         assert decide("read", added / "a.py", rule).action == "allow"
 
-    def test_also_a_link_in_the_folder(self, decide, added):
+    def test_a_rule_names_a_link_in_the_folder(self, decide, added):
         (added / "current").symlink_to("deep")
         rule = {"tool": "read", "action": "deny", "path": f"{added}/current/"}
         assert decide("read", added / "deep" / "key", rule).action == "deny"
         assert decide("read", added / "a.py", rule).action == "allow"
 
     @pytest.mark.parametrize("rest", ["//current/secret.txt", "/current//secret.txt", "/current//sec*", "//lib//sec*"])
-    def test_also_with_slashes_too_many(self, decide, added, rest):
+    def test_a_rule_with_slashes_too_many_counts(self, decide, added, rest):
         (added.parent / "current").symlink_to(added)
         rule = {"tool": "read", "action": "ask", "path": f"{added.parent}{rest}"}
         assert decide("read", added / "secret.txt", rule).action == "ask"
@@ -188,7 +188,7 @@ class TestRules:
         rule = {"tool": "edit", "action": "allow", "path": pattern}
         assert decide("edit", added / "a.py", rule, mode="ask").action == "ask"
 
-    def test_unless_it_begins_with_the_folder_s_whole_path(self, decide, added):
+    def test_one_that_allows_begins_with_the_folder_s_whole_path(self, decide, added):
         rule = {"tool": "edit", "action": "allow", "path": f"{added}/deep/"}
         assert decide("edit", added / "deep" / "a.py", rule, mode="ask").action == "allow"
         assert decide("edit", added / "a.py", rule, mode="ask").action == "ask"
@@ -237,17 +237,17 @@ class TestWhichMayBeAdded:
         assert "one in the other" in self.check(workspace, added / "deep", added)
 
     @pytest.mark.parametrize("folder", ["/etc", "/usr/lib/python3", "/proc/self", "/boot"])
-    def test_nor_what_belongs_to_the_system(self, workspace, folder):
+    def test_what_belongs_to_the_system_may_not(self, workspace, folder):
         assert "part of the system" in self.check(workspace, Path(folder))
 
-    def test_nor_a_home_or_what_is_run_from_one(self, workspace, tmp_path):
+    def test_a_home_and_what_is_run_from_one_may_not(self, workspace, tmp_path):
         home = tmp_path / "home"
         assert "contains your home" in self.check(workspace, home, HOME=str(home))
         for name in (".ssh", ".config", ".config/fish/functions"):
             assert "what a shell runs" in self.check(workspace, home / name, HOME=str(home))
         assert self.check(workspace, home / "lib", HOME=str(home)) == ""
 
-    def test_nor_what_holds_the_program_s_own_files(self, workspace, tmp_path):
+    def test_what_holds_the_program_s_own_files_may_not(self, workspace, tmp_path):
         state = tmp_path / "data" / "state"
         for folder in (state.parent, state, state / "aside"):
             assert "the state of this program" in self.check(workspace, folder, own=(state,))

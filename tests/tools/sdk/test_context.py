@@ -241,7 +241,7 @@ class TestDependencies:
             ctx.get(DependencyKey("it", open_it, cached="run"))
         assert noted == ["closed"]
 
-    def test_so_is_what_async_code_creates_after_the_end_of_its_call(self):
+    def test_what_async_code_creates_after_the_end_of_its_call_is_closed_at_once(self):
         noted = []
 
         async def answer():
@@ -259,7 +259,7 @@ class TestDependencies:
         asyncio.run(answer())
         assert noted == ["closed"]
 
-    def test_so_is_what_a_thread_creates_by_async_code_after_the_end_of_its_call(self):
+    def test_what_a_thread_creates_by_async_code_after_the_end_of_its_call_is_closed_at_once(self):
         noted = []
 
         async def open_it():

@@ -263,7 +263,7 @@ def find_turn_limit(approver: Approver, settings: Settings) -> tuple[int | None,
 
 
 def _read_feedback(typed: str) -> str:
-    """`use git stash` of `n use git stash`, `no, use git stash` and `: use git stash`; "" if it is none."""
+    """`use git stash` of `n use git stash`, `no, use git stash` and `: use git stash`; "" for any other answer."""
     if typed.startswith(":"):
         return typed[1:].strip()
     first, _, rest = typed.partition(" ")

@@ -96,7 +96,7 @@ class TestUndo:
         assert "removed b.txt" in chat.shown
         assert chat.questions[-1] == ["and?"]
 
-    def test_so_they_are_in_an_added_folder(self, folder, tmp_path):
+    def test_files_in_an_added_folder_are_put_back_too(self, folder, tmp_path):
         added = (tmp_path / "lib").resolve()
         added.mkdir()
         (added / "a.txt").write_text("old\n")
@@ -108,7 +108,7 @@ class TestUndo:
         assert (added / "a.txt").read_text() == "old\n"
         assert not (added / "b" / "c.txt").exists()
 
-    def test_but_not_where_it_is_not_added_any_more(self, folder, tmp_path):
+    def test_files_of_a_folder_that_is_not_added_any_more_stay(self, folder, tmp_path):
         added = (tmp_path / "lib").resolve()
         added.mkdir()
         writes = (says("", write(str(added / "a.txt"), "new\n")), says("Done."))
