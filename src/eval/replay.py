@@ -189,13 +189,28 @@ def _compare_choice(before: Mapping[str, Any], after: Mapping[str, Any], *, is_c
             old, new = old[: len(new)], new[: len(old)]
         if old != new:
             yield f"{name}: {_show_difference(old, new)}"
-    if is_cut:
-        return
     old_calls, new_calls = as_dicts(before.get("calls")), as_dicts(after.get("calls"))
-    for number in range(max(len(old_calls), len(new_calls))):
-        old_call, new_call = (describe_call(calls, number) for calls in (old_calls, new_calls))
+    if is_cut:
+        pairs = [_describe_beginnings(*both) for both in zip(old_calls, new_calls, strict=False)]
+    else:
+        numbers = range(max(len(old_calls), len(new_calls)))
+        pairs = [(describe_call(old_calls, number), describe_call(new_calls, number)) for number in numbers]
+    for number, (old_call, new_call) in enumerate(pairs, 1):
         if old_call != new_call:
-            yield f"call {number + 1}: {_show_difference(old_call, new_call)}"
+            yield f"call {number}: {_show_difference(old_call, new_call)}"
+
+
+def _describe_beginnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, str]:
+    """Two calls, as far as both sides have them. How a call came is known only once the answer is whole.
+
+    Arguments are text where their end has not come. How an object was written is not known: it is compared with none.
+    """
+    one, other = old.get("arguments"), new.get("arguments")
+    if isinstance(one, str) and isinstance(other, str):
+        one, other = one[: len(other)], other[: len(one)]
+    elif isinstance(one, str) or isinstance(other, str):
+        one = other = ""
+    return f"{old.get('name')}({_write_arguments(one)})", f"{new.get('name')}({_write_arguments(other)})"
 
 
 def describe_call(calls: Sequence[Mapping[str, Any]], number: int) -> str:

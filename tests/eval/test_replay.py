@@ -10,7 +10,7 @@ import pytest
 
 from src.cli.main import main
 from src.eval.record_lines import DamagedLine, RecordLine, read_lines
-from src.eval.replay import compare, replay
+from src.eval.replay import Replayed, compare, replay
 from src.parsing.formats.table import FORMATS
 from src.serve.record.log_file import LogFile
 from src.serve.record.recorder import Recorder
@@ -109,6 +109,52 @@ def test_another_call_and_another_text_are_told(tmp_path):
     ]
 
 
+@pytest.fixture(name="cancelled")
+def record_cancelled(tmp_path):
+    """The entry of a client that left once it had a whole call."""
+
+    async def use(client, _):
+        reply = await client.post("/v1/chat/completions", json={**BODY, "stream": True})
+        received = b""
+        while b'"tool_calls"' not in received:
+            received += await reply.content.readany()
+        reply.close()
+
+    file = LogFile(tmp_path / "record.jsonl", LARGE, 1)
+    drive(tmp_path, lambda _: stream(CALL + "\n" + "More text. " * 3000), use, recorder=Recorder(file))
+    entry = read_entry(file.path)
+    assert entry["ended"] == "cancelled"
+    return entry
+
+
+def test_the_calls_of_a_client_that_left_are_compared(cancelled):
+    assert compare(cancelled, replay(cancelled)) == []
+    (call,) = cancelled["choices"][0]["calls"]
+    call |= {"name": "delete", "arguments": {"path": "/"}}
+    assert compare(cancelled, replay(cancelled)) == ["""call 1: 'delete({"path":"/"})' -> 'read({"path":"a.txt"})'"""]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differences"),
+    [
+        ([("read", '{"pa')], [("read", '{"path": "a')], 0),
+        ([("read", '{"path": "a')], [("read", '{"pa')], 0),
+        ([("read", '{"path": "a')], [("read", '{"path": "b')], 1),
+        ([("read", '{"pa')], [("read", {"path": "a"})], 0),
+        ([("edit", '{"pa')], [("read", {"path": "a"})], 1),
+        ([("read", {"path": "a"})], [("read", {"path": "ab"})], 1),
+        ([("read", {})], [("read", {}), ("read", {})], 0),
+        ([("read", {}), ("read", {})], [], 0),
+    ],
+)
+def test_calls_of_a_client_that_left_are_compared_as_far_as_both_have_them(old, new, differences):
+    before, after = (
+        [{"index": 0, "calls": [{"name": name, "arguments": each, "how": how} for name, each in calls]}]
+        for how, calls in (("native", old), ("text", new))
+    )
+    assert len(compare({"ended": "cancelled", "choices": before}, Replayed(after, [], []))) == differences
+
+
 def test_a_request_that_the_record_holds_no_answer_to_is_told(tmp_path):
     entry = read_entry(record(tmp_path, lambda _: say(CALL)))
     entry["exchanges"] = [each for each in entry["exchanges"] if each["path"] != "chat/completions"]
@@ -156,6 +202,19 @@ class TestCommand:
         code, _, told = self.run(path, capsys=capsys)
         assert code == 2
         assert "A redacted record holds no answers of the server" in told
+
+    def test_a_record_of_relayed_answers_alone_is_refused_as_that(self, tmp_path, capsys):
+        path = record(tmp_path, lambda _: say("Yes."), {**BODY, "tools": []})
+        code, _, told = self.run(path, capsys=capsys)
+        assert code == 2
+        assert "Relayed answers passed as they came" in told
+        assert "redacted" not in told
+
+    def test_an_empty_record_is_refused_as_that(self, tmp_path, capsys):
+        (tmp_path / "record").touch()
+        code, _, told = self.run(tmp_path / "record", capsys=capsys)
+        assert code == 2
+        assert told == "vllm-bot: No call of the record can be replayed.\nIt holds no calls.\n"
 
     def test_a_file_that_is_missing_is_told(self, tmp_path, capsys):
         code, _, told = self.run(tmp_path / "none", capsys=capsys)

@@ -16,6 +16,12 @@ from ...security.text.sanitize import sanitize
 
 USAGE_OF_EXPORT = "--export takes the form, openai or atif, and then the files of the record."
 
+UNREAD = {  # why calls are not read again
+    "relayed": "Relayed answers passed as they came: no reader made anything of them.",
+    "redacted": "A redacted record holds no answers of the server.",
+    "damaged": "Damaged lines are named above.",
+}
+
 
 def add_record_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_mutually_exclusive_group().add_argument
@@ -67,7 +73,8 @@ def run_replay(files: Sequence[Path]) -> int:
             print("".join(f"  {sanitize(each)}\n" for each in differences), end="")
     print(_sum_up(counts))
     if not counts["read"]:
-        raise ConfigError("No call of the record can be replayed.", "A redacted record holds no answers of the server.")
+        reasons = [why for name, why in UNREAD.items() if counts[name]] or ["It holds no calls."]
+        raise ConfigError("No call of the record can be replayed.", " ".join(reasons))
     return FAILED if counts["differ"] else 0
 
 
@@ -107,6 +114,6 @@ def _describe(line: RecordLine) -> str:
 
 
 def _sum_up(counts: Counter[str]) -> str:
-    skipped = ", ".join(f"{counts[name]} {name}" for name in ("relayed", "redacted", "damaged") if counts[name])
+    skipped = ", ".join(f"{counts[name]} {name}" for name in UNREAD if counts[name])
     summary = f"{counts['read']} calls were read again, {counts['differ']} differ"
     return f"{summary}; not read: {skipped}." if skipped else f"{summary}."
