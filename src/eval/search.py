@@ -132,20 +132,35 @@ class Search:
             if not alive or not has_room:
                 break
             has_room = self._run_block(best, alive, range(start, min(start + BLOCK, self.plan.pairs)))
-            best, alive = self._decide(best, alive)
+            best, alive = self._decide(*self._replace_failed(best, alive))
         for arm in alive:
             self._leave(arm, best, has_room=has_room)
         return best
 
     def _run_block(self, best: Arm, alive: list[Arm], block: range) -> bool:
         """Run these samples; an arm that fails or is refused is alive no more. False if there are no requests left."""
-        has_room = all(self._try(best, at) for at in block)
-        for arm in list(alive):
+        has_room = True
+        for arm in (best, *alive):
             has_room = has_room and all(self._is_out(arm) or self._try(arm, at) for at in block)
-            if self._is_out(arm):
-                self._set_aside(arm, best)
-                alive.remove(arm)
+        for arm in filter(self._is_out, list(alive)):
+            self._set_aside(arm, best)
+            alive.remove(arm)
         return has_room
+
+    def _replace_failed(self, best: Arm, alive: list[Arm]) -> tuple[Arm, list[Arm]]:
+        """The best arm, and the others: another where it is out. What was decided against that one is open again."""
+        if not self._is_out(best):
+            return best, alive
+        decided = [each for each in self.standings.values() if each.against == best.name and each.verdict != "failed"]
+        others = [*alive, *(each.arm for each in decided)]
+        next_best = next(filter(self.list_outcomes, others), None)
+        if next_best is None:
+            return best, alive
+        for each in decided:
+            del self.standings[each.arm.name]
+        self._set_aside(best, next_best)
+        others.remove(next_best)
+        return next_best, others
 
     def _leave(self, arm: Arm, best: Arm, *, has_room: bool) -> None:
         """Say how an arm stands that no run decides any more. `has_room`: all of the plan's pairs were run."""

@@ -102,6 +102,45 @@ def test_it_is_given_up_where_run_after_run_fails_by_itself():
         make_search(run).find_best(PATHS)
 
 
+def test_another_arm_is_the_best_where_the_best_so_far_fails_by_itself():
+    def run(arm, case, seed):
+        if arm.name == "native" and case is not CASES[0]:
+            return wrong(arm, case, seed, "harness", why="timed out")
+        return right(arm, case, seed)
+
+    search = make_search(run)
+    assert search.find_best(PATHS) == PATHS[1]
+    native = search.standings["native"]
+    assert (native.verdict, native.against, native.reason) == ("failed", "template", "timed out")
+    assert len(search.outcomes["native"]) == 4
+    assert search.standings["text"].against == "template"
+
+
+def test_what_was_decided_against_an_arm_that_fails_by_itself_is_decided_anew():
+    def run(arm, case, seed):
+        at = CASES.index(case)
+        if (arm.name == "native" and at >= 8) or ("stream off" in arm.name and at >= 9):
+            return wrong(arm, case, seed, "harness")
+        return (wrong if arm.name == "template" else right)(arm, case, seed)
+
+    search = make_search(run, vary=lambda arm, *_: [arm.vary("stream off", vllm__stream=False)])
+    assert search.find_best(PATHS[:2]) == PATHS[1]
+    assert {name: each.verdict for name, each in search.standings.items()} == {
+        "native": "failed",
+        "native, stream off": "failed",
+        "template": "best",
+    }
+
+
+def test_the_best_arm_stays_where_no_other_has_a_run_that_counts():
+    def run(arm, case, seed):
+        if arm.name == "native" and CASES.index(case) not in (1, 2, 3):
+            return right(arm, case, seed)
+        return wrong(arm, case, seed, "harness" if arm.name == "native" else "refused")
+
+    assert make_search(run).find_best(PATHS) == PATHS[0]
+
+
 def test_there_is_no_best_where_all_runs_fail_by_themselves():
     search = make_search(lambda *at: wrong(*at, "harness", why="no route"))
     assert search.find_best(PATHS) is None
