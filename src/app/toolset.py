@@ -101,12 +101,11 @@ def _load_own_tools(settings: Settings, builtin: Registry, offered: Registry) ->
 def _name_workspace(tool: Tool, root: Path) -> Tool:
     """The tool with the path of the workspace in place of `{workspace_dir}` in what the model is told of it."""
     definition = tool.definition
-    text = json.dumps([definition.description, definition.parameters, definition.strict_parameters])
+    text = json.dumps([definition.description, definition.parameters])
     if "{workspace_dir}" not in text:
         return tool
-    description, parameters, strict = json.loads(text.replace("{workspace_dir}", json.dumps(str(root))[1:-1]))
-    definition = replace(definition, description=description, parameters=parameters, strict_parameters=strict)
-    return replace(tool, definition=definition)
+    description, parameters = json.loads(text.replace("{workspace_dir}", json.dumps(str(root))[1:-1]))
+    return replace(tool, definition=replace(definition, description=description, parameters=parameters))
 
 
 def connect_mcp(settings: Settings) -> McpServers:

@@ -32,6 +32,7 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
 )
+from ..types.tool_schema import to_strict
 from .request_messages import MessageRenderer
 
 
@@ -281,7 +282,7 @@ def make_strict(tool: ToolDefinition, can_hold: Callable[[Mapping[str, JSON]], b
     """The tool as a server gets it that can hold calls to these schemas."""
     if tool.strict or can_hold(tool.parameters):
         return replace(tool, strict=True)
-    if (full := tool.strict_parameters) and can_hold(full):
+    if tool.drops_nulls and can_hold(full := to_strict(tool.parameters)):
         return replace(tool, strict=True, parameters=full)
     return tool
 

@@ -34,19 +34,19 @@ MEDIA_CHARS = 4000  # that an image or a sound counts for where a conversation's
 class ToolDefinition(Value, frozen=True):
     """A tool as it is described to a model. `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object.
 
-    `strict` asks the server to constrain calls to the schema. `strict_parameters` is the schema for servers that then
-    require every property: null stands for one that is not given. `aliases` are names under which models also call it;
-    they are not sent. `named_by`: the MCP server of a tool that a prompt only names, until its definition is asked for;
-    "": prompts hold the definition. Calls of both are read.
+    `strict` asks the server to constrain calls to the schema. `drops_nulls`: null stands for an argument that is not
+    given, as it has to for servers that then require every property. `aliases` are names under which models also call
+    it; they are not sent. `named_by`: the MCP server of a tool that a prompt only names, until its definition is asked
+    for; "": prompts hold the definition. Calls of both are read.
     """
 
-    UNCOMPARED = ("strict_parameters", "aliases")
+    UNCOMPARED = ("drops_nulls", "aliases")
     name: str
     description: str
     parameters: Mapping[str, JSON]
     strict: bool = False
     named_by: str = ""
-    strict_parameters: Mapping[str, JSON] | None = None
+    drops_nulls: bool = False
     aliases: tuple[str, ...] = ()
 
 

@@ -23,6 +23,41 @@ def to_openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
     return {"type": "function", "function": function}
 
 
+def to_strict(schema: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The schema for OpenAI's strict mode, in which every property is required: null stands for one left out."""
+    strict = dict(schema)
+    properties, required = schema.get("properties"), schema.get("required")
+    if isinstance(properties, dict):
+        strict_properties: dict[str, JSON] = {}
+        for name, each in properties.items():
+            inner = to_strict(each if isinstance(each, dict) else {})
+            if not (isinstance(required, list) and name in required):
+                inner = _add_null(inner)
+            strict_properties[name] = inner
+        strict["properties"], strict["required"] = strict_properties, list(properties)
+    if isinstance(items := schema.get("items"), dict):
+        strict["items"] = to_strict(items)
+    if isinstance(arms := schema.get("anyOf"), list):
+        strict["anyOf"] = [to_strict(each) if isinstance(each, dict) else each for each in arms]
+    return strict
+
+
+def _add_null(schema: dict[str, JSON]) -> dict[str, JSON]:
+    if may_be_null(schema):
+        return schema
+    described = {"description": schema["description"]} if "description" in schema else {}
+    some: dict[str, JSON] = {name: value for name, value in schema.items() if name != "description"}
+    return {"anyOf": [some, {"type": "null"}], **described}
+
+
+def may_be_null(schema: object) -> bool:
+    """Whether the schema allows null."""
+    if not isinstance(schema, Mapping):
+        return True
+    kind = schema.get("type")
+    return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
+
+
 def format_definition(tool: ToolDefinition) -> str:
     """The definition as one line of JSON, for a model that is told of it in the conversation."""
     shown = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}

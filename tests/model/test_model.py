@@ -488,12 +488,14 @@ class TestStrict:
         return [tool["function"].get("strict", False) for tool in served.sent["tools"]]
 
     def test_where_only_its_full_form_can_be_strict_that_one_is_sent(self):
-        full = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-        tool = ToolDefinition("look", "Look.", {"type": "object", "properties": {}}, strict_parameters=full)
+        plain = {"type": "object", "properties": {"at": {"type": "string"}}, "additionalProperties": False}
+        tool = ToolDefinition("look", "Look.", plain, drops_nulls=True)
         served = Served([{"content": "hello"}, {"finish": "stop"}], strict=fits_openai_strict)
         served.ask(tools=[tool])
         assert self.strict(served) == [True]
-        assert served.sent["tools"][0]["function"]["parameters"] == full
+        sent = served.sent["tools"][0]["function"]["parameters"]
+        assert sent["required"] == ["at"]
+        assert sent["properties"]["at"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
     def test_a_tool_whose_schema_allows_it_is_sent_as_strict(self):
         served = self.served(HELLO)

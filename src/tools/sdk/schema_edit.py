@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...types.messages import JSON
+from ...types.tool_schema import may_be_null
 
 Schema = dict[str, JSON]
 
@@ -34,40 +35,6 @@ def narrow_enum(schema: Mapping[str, JSON], parameter: str, values: Sequence[str
     if not values:
         del narrowed[parameter]
     return {**schema, "properties": narrowed}
-
-
-def to_strict(schema: Schema) -> Schema:
-    """The schema for OpenAI's strict mode, in which every property is required: null stands for one left out."""
-    strict = dict(schema)
-    properties, required = schema.get("properties"), schema.get("required")
-    if isinstance(properties, dict):
-        strict_properties: Schema = {}
-        for name, each in properties.items():
-            inner = to_strict(each if isinstance(each, dict) else {})
-            if not (isinstance(required, list) and name in required):
-                inner = _add_null(inner)
-            strict_properties[name] = inner
-        strict["properties"], strict["required"] = strict_properties, list(properties)
-    if isinstance(items := schema.get("items"), dict):
-        strict["items"] = to_strict(items)
-    if isinstance(arms := schema.get("anyOf"), list):
-        strict["anyOf"] = [to_strict(each) if isinstance(each, dict) else each for each in arms]
-    return strict
-
-
-def _add_null(schema: Schema) -> Schema:
-    if _may_be_null(schema):
-        return schema
-    described = {"description": schema["description"]} if "description" in schema else {}
-    some: Schema = {name: value for name, value in schema.items() if name != "description"}
-    return {"anyOf": [some, {"type": "null"}], **described}
-
-
-def _may_be_null(schema: object) -> bool:
-    if not isinstance(schema, Mapping):
-        return True
-    kind = schema.get("type")
-    return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
 def drop_nulls(value: Any, schema: object) -> Any:
@@ -100,7 +67,7 @@ def _drop_from_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> di
     required, other = schema.get("required", ()), schema.get("additionalProperties", {})
     kept: dict[str, Any] = {}
     for name, each in value.items():
-        if each is not None or name not in named or name in required or _may_be_null(named[name]):
+        if each is not None or name not in named or name in required or may_be_null(named[name]):
             kept[name] = drop_nulls(each, named.get(name, other))
     return kept
 

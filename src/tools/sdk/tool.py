@@ -33,7 +33,7 @@ from .context import ToolContext
 from .docstrings import read_descriptions
 from .result import NothingToChange, Outcome, attempt, replace_surrogates, to_outcome
 from .schema import Convert, read_parameters
-from .schema_edit import describe_properties, drop_nulls, narrow_enum, to_strict
+from .schema_edit import describe_properties, drop_nulls, narrow_enum
 from .validation import ArgumentValidator, WrongArguments, describe_conversion_error
 
 if TYPE_CHECKING:  # with defaults, so that `Tool` alone is a type; type checkers bring this package
@@ -94,8 +94,7 @@ class Tool(Struct, Generic[P, R], frozen=True, eq=False, dict=True, weakref=True
 
     def narrow_choices(self, parameter: str, values: Sequence[str]) -> ToolDefinition:
         """The definition with only these values of a parameter, which is left out if there are none."""
-        schema = narrow_enum(self.definition.parameters, parameter, values)
-        return replace(self.definition, parameters=schema, strict_parameters=to_strict(schema))
+        return replace(self.definition, parameters=narrow_enum(self.definition.parameters, parameter, values))
 
     def check_arguments(self, arguments: Mapping[str, JSON]) -> None:
         """Raises WrongArguments, which says what is wrong with the arguments, and how the tool is called."""
@@ -285,7 +284,7 @@ def _make_tool(function: Callable[..., Any], name: str, description: str, risk: 
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
     schema, context_parameter, converts = read_parameters(function, name, ToolContext)
     describe_properties(schema, read_descriptions(docstring))
-    definition = ToolDefinition(name, description, schema, strict_parameters=to_strict(schema))
+    definition = ToolDefinition(name, description, schema, drops_nulls=True)
     return Tool(definition, function, risk, context_parameter, preview, converts)
 
 

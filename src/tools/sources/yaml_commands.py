@@ -36,7 +36,7 @@ from ...types.strict_yaml import load_strict
 from ...types.tool_schema import describe_type
 from ..process.run_command import run_command
 from ..sdk.output_store import ToolOutput
-from ..sdk.schema_edit import Schema, object_schema, to_strict
+from ..sdk.schema_edit import Schema, object_schema
 from ..sdk.tool import ANY_CONTEXT, NAME, Risk, Tool
 from ..sdk.validation import ArgumentValidator, WrongArguments
 from .rows import Key, check_row, is_command, is_list_of, is_number, is_scalar, is_string, one_of
@@ -170,7 +170,7 @@ def _make_tool(place: str, entry: Any) -> Tool:
         [name for name, each in parameters.items() if each.required],
     )
     description = " ".join(row["description"].split())
-    definition = ToolDefinition(row["name"], description, schema, strict_parameters=to_strict(schema))
+    definition = ToolDefinition(row["name"], description, schema, drops_nulls=True)
 
     risk: Risk = row.get("risk", "high")
     access: Access = row.get("access", "read" if risk == "low" else "write")

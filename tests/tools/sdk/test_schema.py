@@ -21,9 +21,8 @@ import pytest
 from src.providers.vllm import fits_openai_strict
 from src.tools import Registry, ToolContext, registry_of, tool
 from src.tools.sdk.schema import make_schema
-from src.tools.sdk.schema_edit import to_strict
 from src.types.messages import ToolCall
-from src.types.tool_schema import describe_type, format_signature
+from src.types.tool_schema import describe_type, format_signature, to_strict
 from tests.each import check_rows
 from tests.sources import ROOT
 
@@ -559,7 +558,7 @@ class TestObjects:
 class TestStrict:
     def test_every_property_is_required_and_null_stands_for_left_out(self):
         definition = Registry().tool(optional).definition
-        strict = definition.strict_parameters
+        strict = to_strict(definition.parameters)
         assert strict["required"] == ["path", "offset", "limit"]
         assert strict["properties"]["path"] == STRING
         assert strict["properties"]["offset"] == {"anyOf": [INTEGER, NULL]}
@@ -568,12 +567,11 @@ class TestStrict:
         assert fits_openai_strict(strict)
 
     def test_what_may_be_null_stays_as_it_is(self):
-        assert Registry().tool(nullable).definition.strict_parameters["properties"]["other"] == {
-            "anyOf": [INTEGER, NULL]
-        }
+        strict = to_strict(Registry().tool(nullable).definition.parameters)
+        assert strict["properties"]["other"] == {"anyOf": [INTEGER, NULL]}
 
     def test_it_holds_at_any_depth(self):
-        assert fits_openai_strict(Registry().tool(send).definition.strict_parameters)
+        assert fits_openai_strict(to_strict(Registry().tool(send).definition.parameters))
         assert to_strict(make_schema(list[Parcel]))["items"]["required"] == ["weight", "labels", "note"]
 
     def test_a_call_made_by_it_runs(self, tmp_path):
