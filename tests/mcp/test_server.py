@@ -86,7 +86,8 @@ async def open_pipes(url: str, root: Path) -> AsyncIterator[Client]:
     program = StdioServerParameters(
         command=sys.executable, args=make_words(url, root), env=dict(os.environ), cwd=str(root)
     )
-    async with Client(stdio_client(program)) as client:
+    # By default the standard error of when the SDK was loaded: in a test, that may be no file.
+    async with Client(stdio_client(program, sys.__stderr__)) as client:
         yield client
 
 
