@@ -143,9 +143,9 @@ async def ask(address: str, streams: int) -> None:
 @contextlib.contextmanager
 def start(*command: str) -> Iterator[tuple[str, int]]:
     """A process that listens on the port in place of PORT; yields its address and its id."""
-    from tests.live.rig import free_port
+    from src.transport.http import find_free_port
 
-    port = free_port()
+    port = find_free_port()
     with tempfile.TemporaryDirectory() as home:
         environment = {"PATH": os.environ["PATH"], "HOME": home}
         words = [word.replace("PORT", str(port)) for word in command]

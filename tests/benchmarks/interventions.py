@@ -26,9 +26,10 @@ from typing import Any
 
 from src import Agent, tool
 from src.config.settings import GUARDS
+from src.transport.http import find_free_port
 from tests.benchmarks.measure import ROOT
 from tests.benchmarks.sessions import Session, Step, make_healthy, make_loops, write_question
-from tests.live.rig import does_answer, end_process, free_port
+from tests.live.rig import does_answer, end_process
 
 COUNTS = ("vllm_bot_guards_total", "vllm_bot_extra_requests_total")
 NOTE = "the same calls gave the same results"
@@ -38,7 +39,7 @@ NOTE = "the same calls gave the same results"
 def running_gateway(server: str, guards: Sequence[str] = GUARDS) -> Iterator[str]:
     """The address of a gateway with these guards on."""
     with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
+        port = find_free_port()
         config = Path(folder) / "config.json"
         config.write_text(json.dumps({"serve": {"guards": list(guards)}}))
         command = [sys.executable, str(ROOT / "cli.py"), "serve", "--upstream", server]
