@@ -92,16 +92,11 @@ class Factory:
         return self.trust_memory.load_skills(os.environ)
 
     @cached_property
-    def secrets(self) -> list[str]:
-        """The API keys in use."""
-        return self.settings.keys
-
-    @cached_property
     def redact(self) -> Callable[[str], str]:
         """Gives a text without secrets."""
         from ..security.text.redact import redact  # start-up is measured: not before something is written
 
-        return partial(redact, secrets=tuple(self.secrets))
+        return partial(redact, secrets=tuple(self.settings.keys))
 
     def clean(self, text: str) -> str:
         """The text without terminal escapes and secrets."""

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
 
             outlet = stack.enter_context(open_outlet(options.output, options.model or "", raw=bool(options.raw)))
         factory = Factory(stack.enter_context(_open_settings(options)), sleep)
-        debug = Debug(debug_level, factory.secrets)
+        debug = Debug(debug_level, factory.settings.keys)
         debug.observers = _make_observers(options, factory)
         question = read_question(options.prompt, options.message, factory)
         if question is None:
@@ -119,7 +119,7 @@ def _make_observers(options: argparse.Namespace, factory: Factory) -> list[Obser
     if options.trace:
         from ..tracing.jsonl import TraceFile
 
-        observers.append(TraceFile(options.trace, factory.secrets))
+        observers.append(TraceFile(options.trace, factory.settings.keys))
     if wants_spans(os.environ):
         try:
             tracer = app.spans.make_tracer(os.environ, __version__)
