@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic, Literal, NoReturn, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, Union
 
 from msgspec import Struct
 
@@ -59,9 +59,6 @@ class Result(Struct, Generic[T], frozen=True, weakref=True):
 
     def __str__(self) -> str:
         return self.text
-
-    def __await__(self) -> NoReturn:
-        raise TypeError("This is a Result already. Only an agent of AsyncServer is awaited.")
 
     @property
     def is_complete(self) -> bool:

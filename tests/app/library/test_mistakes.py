@@ -203,12 +203,12 @@ class TestLoopsOfTheWrongKind:
         with pytest.raises(TypeError, match="Use `async with`"):
             asyncio.run(ask())
 
-    def test_an_await_of_an_answer_in_threads_says_which_server_to_use(self):
+    def test_an_await_of_an_answer_in_threads_names_the_result(self):
         async def ask(url):
             with Server(url) as server:
                 await server.agent().answer("Hi")
 
-        with ScriptedServer(HELLO) as scripted, pytest.raises(TypeError, match="This is a Result already"):
+        with ScriptedServer(HELLO) as scripted, pytest.raises(TypeError, match="Result can't be used in 'await'"):
             asyncio.run(ask(scripted.url))
 
     def test_a_question_beside_another_on_asyncio(self):

@@ -1,11 +1,15 @@
 """What came of a question."""
 
+import inspect
+
 import pytest
 
 from src.app.library.result import RunRecord, raise_if_cut
 from src.errors import LimitReached
+from src.tools.sdk.dependencies import DependencyKey
 from src.types.events import Completed
 from src.types.messages import Reasoning, Response, Text
+from tests.doubles import context
 
 
 def test_without_an_answer_it_is_not_complete():
@@ -34,3 +38,10 @@ def test_the_ending_of_an_answer_that_the_server_stopped_has_its_word():
 
 def test_a_whole_answer_needs_no_words_about_its_ending():
     assert make_result(Response((Text("Hi"),))).ending == ""
+
+
+def test_it_is_no_awaitable_so_that_a_dependency_may_be_one():
+    result = make_result(Response((Text("Hi"),)))
+    with context().for_run() as ctx:
+        assert ctx.get(DependencyKey("greeting", lambda: result, "run")) is result
+    assert not inspect.isawaitable(result)
