@@ -27,8 +27,7 @@ from ..security.sandbox.deferred import DeferredSandbox
 from ..session.replay import replay
 from ..session.session import Session
 from ..tools.process.run import run
-from ..types.events import Completed, Event
-from ..types.messages import JSON, Response, Usage, UserMessage
+from ..types.messages import JSON, Response, ToolCall, UserMessage, sum_usage
 from .results import SUCCESS, CheckResult, Row
 from .tasks import Task
 from .workspace import Repositories, TaskWorkspace
@@ -94,16 +93,25 @@ def describe_ended(job: Job, status: str, reason: str, seconds: float = 0.0) -> 
     settings = replace(job.settings, state=get_private_folder(job) / STATE)
     with suppress(BotError, OSError, ValueError):  # it did not come to that
         (path,) = Factory(settings).make_store().folder.glob("*.jsonl")
-        responses = [each for each in replay(path, whole=True).messages if isinstance(each, Response)]
-        usage = sum((each.usage for each in responses if each.usage), Usage())
-        row = row._replace(
-            usage={"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
-            calls=sum(len(each.requested_calls) for each in responses),
-            turns=len(responses),
-            session=path.stem,
-        )
-        return TaskOutcome(row, path.read_bytes())
+        return _add_conversation(row, path)
     return TaskOutcome(row)
+
+
+def _add_conversation(row: Row, journal: Path) -> TaskOutcome:
+    """The row with the counts of its conversation, and that. Raises BotError and OSError if there is none."""
+    messages = replay(journal, whole=True).messages
+    responses = [each for each in messages if isinstance(each, Response)]
+    calls = [call for each in responses for call in each.requested_calls]
+    usage = sum_usage(messages)
+    row = row._replace(
+        usage={"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
+        calls=len(calls),
+        turns=len(responses),
+        repairs=sum(not isinstance(call, ToolCall) or bool(call.repaired) for call in calls),
+        session=journal.stem,
+        model=next((each.model for each in reversed(responses) if each.model), row.model),
+    )
+    return TaskOutcome(row, journal.read_bytes())
 
 
 def point_to(settings: Settings, address: str) -> Settings:
@@ -145,29 +153,29 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
     runtime = factory.make_runtime(settings.vllm.model, NoApprover(), lambda: session, task.tools)
     if settings.security.container_image and runtime.sandbox:
         runtime.sandbox.choose_now()  # before anything is asked
-    counts = _Counts()
+    progress = _Progress()
     with runtime.model:
         try:
             with closing(session):
-                counts.value = _converse(runtime, session, task, counts)
+                progress.value = _converse(runtime, session, task, progress)
         except BotError as error:
-            counts.failure, counts.is_overload = describe_error(error), _is_overload(error)
+            progress.failure, progress.is_overload = describe_error(error), _is_overload(error)
         finally:
             path = runtime.model.path
             if path.is_learned:  # it serves the tasks that start from now on
                 vllm = job.settings.vllm
                 ServerMemory(job.scratch).save(vllm.base_url, vllm.model, runtime.model.server_version, path)
     checks: tuple[CheckResult, ...] = ()
-    if not counts.failure:
+    if not progress.failure:
         checks = tuple(_check(each, runtime.settings, runtime.sandbox) for each in task.checks)
     patch, problem = workspace.make_patch()
-    row = counts.make_row(job)._replace(patch=patch, checks=checks, path=runtime.model.path.mode, session=session.id)
+    row = progress.make_row(job)._replace(patch=patch, checks=checks, path=runtime.model.path.mode, session=session.id)
     if problem and row.status == SUCCESS:
         row = row._replace(status="error")
-    conversation = b""
-    with suppress(FileNotFoundError):  # nothing was said
-        conversation = store.journal_path(session.id).read_bytes()
-    return TaskOutcome(row._replace(reason=row.reason or problem), conversation, counts.is_overload)
+    outcome = TaskOutcome(row._replace(reason=row.reason or problem))
+    with suppress(BotError, OSError):  # nothing was said
+        outcome = _add_conversation(outcome.row, store.journal_path(session.id))
+    return replace(outcome, is_overload=progress.is_overload)
 
 
 def _evaluate_in(folder: Path, job: Job, patch: str) -> TaskOutcome:
@@ -205,44 +213,23 @@ def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]
 STATUSES = {"stuck": "no_answer", "no_answer": "no_answer", "other": "error"}  # by stop reason; else it is "limit"
 
 
-class _Counts:
+class _Progress:
     """What the events of a task say. `value`: the answer, if it has the schema; `failure`: what ended it, in words."""
 
     def __init__(self) -> None:
         self.record = RunRecord()
-        self.turns_ended = self.repairs = 0
-        self.model = ""
         self.value: Union[JSON, UnsetType] = UNSET
         self.failure = ""
         self.is_overload = False
 
-    def add(self, event: Event) -> None:
-        self.record.add(event)
-        if isinstance(event, Completed):
-            response = event.response
-            self.turns_ended += 1
-            self.model = response.model or self.model
-            self.repairs += len(response.malformed) + sum(bool(call.repaired) for call in response.calls)
-
     def make_row(self, job: Job) -> Row:
-        """Without what the model left in its folder."""
+        """Without what the model left in its folder, and without the counts of its conversation."""
         result = self.record.make_result()
         status, reason = self._judge(result, has_form=job.task.schema is not None)
         answer: JSON = result.text
         if self.value is not UNSET:
             answer = self.value
-        return Row(
-            job.task.id,
-            job.hash,
-            status,
-            reason,
-            answer,
-            usage={"input_tokens": result.usage.input_tokens, "output_tokens": result.usage.output_tokens},
-            calls=len(result.calls),
-            turns=self.turns_ended,
-            repairs=self.repairs,
-            model=self.model or job.settings.vllm.model,
-        )
+        return Row(job.task.id, job.hash, status, reason, answer, model=job.settings.vllm.model)
 
     def _judge(self, result: Result[object], *, has_form: bool) -> tuple[str, str]:
         """Status and reason. `has_form`: the answer has to have one."""
@@ -255,7 +242,7 @@ class _Counts:
         return SUCCESS, ""
 
 
-def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -> Union[JSON, UnsetType]:
+def _converse(runtime: Runtime, session: Session, task: Task, progress: _Progress) -> Union[JSON, UnsetType]:
     """Ask, and ask once more where the answer is not of the schema. Returns the value that has the schema, if any:
     null is one.
     """
@@ -265,9 +252,9 @@ def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -
         text = f"{task.prompt}\n\n{form.instructions}"
     with closing(runtime.answer(session, UserMessage(text), form)) as events:
         for event in events:
-            counts.add(event)
-    answer = counts.record.text
-    if form is None or not counts.record.make_result().is_complete or form.find_mistake(answer):
+            progress.record.add(event)
+    answer = progress.record.text
+    if form is None or not progress.record.make_result().is_complete or form.find_mistake(answer):
         return UNSET
     return cast("JSON", form.read(answer))  # of a schema that is JSON
 

@@ -387,6 +387,13 @@ class ToolResults(Serializable, frozen=True):
 Message = Union[SystemMessage, UserMessage, Response, ToolResults]
 
 
+def sum_usage(messages: Sequence[Message]) -> Usage:
+    """The tokens of all answers, and of subagents, as the server counted them."""
+    results = [each for message in messages if isinstance(message, ToolResults) for each in message.results]
+    counted = [each.usage for each in (*messages, *results) if isinstance(each, (Response, ToolResult))]
+    return sum(filter(None, counted), Usage())
+
+
 def count_media(message: Message) -> int:
     """The images and sounds in a message."""
     blocks: Iterable[JSON] = ()

@@ -20,7 +20,7 @@ from src.config import Settings
 def play(request: DemoRequest) -> DemoTurn:
     """`write X` writes the file, `run COMMAND` runs it, `use TOOL` calls it, `say X` says it; the rest ends with `done`.
 
-    `garble X` writes the file by a call in the text that has to be repaired.
+    `garble X` writes the file by a call in the text that has to be repaired, `delegate X` has a subagent do X.
     """
     asked = [index for index, each in enumerate(request.messages) if each["role"] == "user"]
     verb, _, rest = str(request.messages[asked[-1]]["content"]).split("\n")[0].partition(" ")
@@ -33,6 +33,8 @@ def play(request: DemoRequest) -> DemoTurn:
         return DemoTurn("", calls=(("write", {"path": rest, "content": "new\n"}),))
     if verb == "garble":
         return DemoTurn(f'TOOL_CALL: {{"name": "write", "args": {{"path": "{rest}", "content": "new",}}}}')
+    if verb == "delegate":
+        return DemoTurn("", calls=(("task", {"prompt": rest}),))
     if verb == "use":
         return DemoTurn("", calls=((rest, {}),))
     if verb == "run":

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from src.app.endpoint import make_settings
-from src.batch.task_run import Job, run_task
+from src.batch.task_run import Job, _run_in, describe_ended, get_folder, run_task
 from src.batch.tasks import Task
 from tests.doubles import ScriptedServer
 
@@ -80,6 +80,25 @@ def test_an_answer_that_the_server_stopped_is_an_error_with_the_servers_word(tmp
 def test_calls_that_had_to_be_repaired_are_counted(run):
     row = run("garble b.txt").row
     assert (row.status, row.calls, row.repairs) == ("answered", 1, 1)
+
+
+@pytest.mark.parametrize("prompt", ["garble b.txt", "use nothing", "delegate write b.txt", "say x"])
+def test_of_a_task_that_is_ended_the_same_is_counted(tmp_path, prompt):
+    with open_server(tmp_path / "state") as settings:
+        job = Job(Task("a", prompt), "h", settings, tmp_path / "scratch")
+        whole = _run_in(get_folder(job), job)
+        ended = describe_ended(job, "timeout", "It took too long.")
+    counts = [
+        (each.usage, each.calls, each.turns, each.repairs, each.session, each.model) for each in (whole.row, ended.row)
+    ]
+    assert counts[0] == counts[1]
+    assert whole.conversation == ended.conversation
+
+
+def test_the_tokens_of_a_subagent_count(run):
+    alone, delegated = run("write b.txt").row, run("delegate write b.txt").row
+    assert (alone.turns, delegated.turns) == (2, 2)
+    assert delegated.tokens > 1.5 * alone.tokens
 
 
 def test_git_works_in_the_folder(run, tmp_path):

@@ -14,10 +14,9 @@ from ...types.messages import (
     Message,
     Response,
     SystemMessage,
-    ToolResult,
-    ToolResults,
     Usage,
     read_message,
+    sum_usage,
 )
 from ..model import check_messages
 
@@ -53,9 +52,7 @@ class Conversation(list[Message]):
     @property
     def usage(self) -> Usage:
         """The tokens of all its answers, and of their prompts, as the server counted them."""
-        results = [each for message in self if isinstance(message, ToolResults) for each in message.results]
-        counted = [each.usage for each in (*self, *results) if isinstance(each, (Response, ToolResult))]
-        return sum(filter(None, counted), Usage())
+        return sum_usage(self)
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` takes. It holds JSON values only: NaN and infinities become null, as in a request."""
