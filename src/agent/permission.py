@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from ..security.permissions.approval import (
     MODE_AFTER_PLAN,
     MODE_OF_EDITS,
-    PLAN_REASON,
     SUBMIT_PLAN,
     Answer,
     Approver,
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 MAX_CAUSE_CHARS = 160
 CURL_AT_NETWORK = (6, 7)  # its exit codes where a name or a server cannot be reached
 CANNOT_WRITE = {"curl": 23, "wget": 3}  # the exit code of such a client for a file that it cannot write
-NO_PLAN = "no plan is asked for in mode {mode}. Do the work."
 ACCEPTED = "The user accepted the plan. Carry it out, in mode edits."
 ACCEPTED_CHANGED = "The user accepted the plan with changes. Carry it out as it is now, in mode edits.\n\n{plan}"
 ADVICE = (
@@ -133,8 +131,6 @@ class PermissionGate:
         for tool in self._registry:
             name, definition = tool.definition.name, tool.definition
             can_offer = self.policy.can_offer(name, tool.risk, tool.access)
-            if name == SUBMIT_PLAN:
-                can_offer = self.policy.mode == "plan"
             if name == "exec" and self.policy.widest_access == "read":
                 definition = self._narrowed = self._narrowed or tool.narrow_choices("access", ("read",))
             if can_offer:
@@ -218,14 +214,16 @@ class PermissionGate:
 
     def _ask_about_plan(self, call: ToolCall) -> Aside[Permission]:
         """Ask the user to accept the plan, which ends mode plan. Where nobody can be asked, the call runs."""
-        if self.policy.mode != "plan":
-            return Permission(call, NO_PLAN.format(mode=self.policy.mode))
+        call, decision = self._decide_by_policy(call)
+        if decision.action == "deny":
+            return Permission(call, decision.reason)
 
         def revise(changed: ToolCall) -> Request:
             self._check(changed)
-            return Request(changed, PLAN_REASON, revise, needs_person=True)
+            return replace(request, call=changed)
 
-        answer = yield from self.ask(Request(call, PLAN_REASON, revise, needs_person=True))
+        request = Request(call, decision.reason, revise, needs_person=decision.needs_person)
+        answer = yield from self.ask(request)
         if answer.allowed is not True:
             if answer.is_unasked:
                 return Permission(call)

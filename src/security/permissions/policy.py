@@ -28,6 +28,7 @@ from ..shell.readable import PROJECT, list_programs
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
 from ..shell.workspace import explain_protection
 from ..shell.written_files import list_written_files
+from .approval import PLAN_REASON, SUBMIT_PLAN
 from .modes import MODES, includes
 from .rules import Action, Rule
 
@@ -44,6 +45,7 @@ RULE_REASONS: Mapping[Action, str] = {  # in the order in which they decide
 VERBS: Mapping[Action, str] = {"allow": "is free", "ask": "asks", "deny": "is not possible"}
 GUESSED = "its text could be read in more than one way, so the call had to be guessed"
 ECHO = "it merely repeats text from a message or a tool result"  # it may come from a file, not from the model
+NO_PLAN = "no plan is asked for in mode {mode}. Do the work."
 _READERS = "[ cat cd cmp diff egrep fgrep file grep head jq ls rg stat tail test tree type wc which"
 READERS = frozenset(_READERS.split())
 GIT_READERS = (("git", "grep"), ("git", "diff"))
@@ -102,6 +104,8 @@ class Policy(Struct, frozen=True):
 
         Its path is resolved here, once: the decision holds for what it leads to now.
         """
+        if call.name == SUBMIT_PLAN:
+            return self._decide_plan()
         path = call.arguments.get("path")
         real_path = find_place(path, self.workspace, self.added) if isinstance(path, str) else None
         decision = self._decide_resolved(replace(call, real_path=real_path), risk, access)
@@ -111,6 +115,13 @@ class Policy(Struct, frozen=True):
         elif call.echo and decision.action == "allow":
             decision = replace(decision, action="ask", reason=ECHO, rule="echo", needs_person=True)
         return replace(decision, real_path=real_path)
+
+    def _decide_plan(self) -> Decision:
+        """A plan is the user's to accept, whatever the rules say."""
+        rule = f"security.mode: {self.mode}"
+        if self.mode == "plan":
+            return Decision("ask", PLAN_REASON, rule, needs_person=True)
+        return Decision("deny", NO_PLAN.format(mode=self.mode), rule)
 
     def _decide_resolved(self, call: ToolCall, risk: Risk, access: Access | None = None) -> Decision:
         """As `decide`, of a call that was meant and whose path was resolved. The first step with an answer gives it."""
@@ -130,6 +141,8 @@ class Policy(Struct, frozen=True):
 
     def can_offer(self, tool: str, risk: Risk, access: Access | None = None) -> bool:
         """Whether some call of the tool may run, perhaps after asking."""
+        if tool == SUBMIT_PLAN:
+            return self.mode == "plan"
         return (
             (risk == "low" and access in (None, "read"))
             or tool == "exec"

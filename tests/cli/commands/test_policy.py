@@ -8,6 +8,7 @@ import json
 import pytest
 
 from src.cli.main import main
+from src.security.permissions.modes import MODES
 
 
 @pytest.fixture
@@ -86,6 +87,15 @@ def test_a_profile_of_the_settings_is_a_mode(decide):
 def test_an_echo_can_be_tried_too(decide):
     _, (decision,) = decide({**running("ls"), "echo": True}, options=("--profile", "full"))
     assert decision["decision"] == "ask"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_plan_asks_in_mode_plan_alone_as_in_the_chat(decide, mode):
+    rules = [{"tool": "submit_plan", "action": "allow"}]
+    for security in ({"mode": mode}, {"mode": mode, "rules": rules}):
+        _, (decision,) = decide({"tool": "submit_plan", "arguments": {"plan": "x"}}, security=security)
+        assert decision["decision"] == ("ask" if mode == "plan" else "deny")
+        assert decision["rule"] == f"security.mode: {mode}"
 
 
 @pytest.mark.parametrize(
