@@ -18,7 +18,6 @@ from types import ModuleType
 from .. import __version__
 from .arguments import ArgumentParser, CommandParser, add_common, is_near, make_formatter, parse_number
 
-EXIT_INTERRUPTED = 130
 RESEND_S = 0.01  # until a signal whose exit was dropped is sent again
 EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
 MAX_ERROR_CHARS = 2000  # a server may send a whole page
@@ -142,8 +141,10 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
             if sys.stdout is not None:
                 sys.stdout.flush()  # else it fails while the interpreter ends
     except KeyboardInterrupt:  # also while modules load
+        from ..errors import INTERRUPTED
+
         print(file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return INTERRUPTED
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # whose reader is gone, as with `| head`

@@ -9,13 +9,15 @@ import sys
 
 from ...app.permissions import defer_sandbox, make_policy
 from ...app.toolset import make_tools
+from ...errors import ANSWERED, USAGE
 from ...security.permissions.policy import Decision, Policy
+from ...security.text.sanitize import sanitize
 from ...tools.sdk.registry import Registry
 from ...types.messages import ToolCall
 from ...types.strict_json import loads_strict
 from ..load_settings import load_settings
 
-EXIT_UNREADABLE = 2
+MARKS = ("echo", "guessed")  # of a call, as the parser of answers finds them
 WAITING = 'vllm-bot policy waits for calls, such as {"tool": "exec", "arguments": {"command": "ls"}}. Ctrl-D ends it.'
 
 
@@ -32,7 +34,9 @@ def run_policy(options: argparse.Namespace) -> int:
     """Raises ConfigError."""
     settings = load_settings(options)
     policy, registry = make_policy(settings, defer_sandbox(settings)), make_tools(settings)
-    code = 0
+    code = ANSWERED
+    for notice in registry.notices:
+        print(f"! {sanitize(notice)}", file=sys.stderr, flush=True)
     if sys.stdin.isatty():
         print(WAITING, file=sys.stderr, flush=True)
     # Bytes: no locale's encoding, and lines end at \n alone, unlike those of str.splitlines().
@@ -43,7 +47,7 @@ def run_policy(options: argparse.Namespace) -> int:
         try:
             call = _parse_call(text.decode("utf-8", "surrogateescape"))
         except ValueError as error:
-            code = EXIT_UNREADABLE
+            code = USAGE
             _print(Decision("deny", f"line {number} is {error}", "input"), policy.mode)
             continue
         _print(_decide(registry.unwrap(call), registry, policy), policy.mode)
@@ -75,4 +79,7 @@ def _parse_call(line: str) -> ToolCall:
     name, arguments = entry.get("tool"), entry.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise ValueError('not a call: "tool" must be a string, "arguments" an object')
-    return ToolCall("", name, arguments, echo=entry.get("echo") is True, guessed=entry.get("guessed") is True)
+    marks = {mark: entry.get(mark, False) for mark in MARKS}
+    if wrong := [mark for mark, value in marks.items() if not isinstance(value, bool)]:
+        raise ValueError(f'not a call: "{wrong[0]}" must be true or false')
+    return ToolCall("", name, arguments, **marks)

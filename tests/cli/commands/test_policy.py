@@ -23,7 +23,9 @@ def decide(tmp_path, capsys, monkeypatch):
         typed = b"".join(line + b"\n" for line in map(as_bytes, lines))
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed), "ascii"))
         code = main(["policy", "-c", str(config), "-w", str(workspace), *options])
-        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        shown = capsys.readouterr()
+        decide.errors = shown.err
+        return code, [json.loads(line) for line in shown.out.splitlines()]
 
     return decide
 
@@ -98,9 +100,19 @@ def test_a_plan_asks_in_mode_plan_alone_as_in_the_chat(decide, mode):
         assert decision["rule"] == f"security.mode: {mode}"
 
 
+def test_a_rule_for_a_tool_that_there_is_not_is_told(decide):
+    code, (decision,) = decide(running("ls"), security={"rules": [{"tool": "exce", "action": "deny"}]})
+    assert (code, decision["decision"]) == (0, "ask")
+    assert "! " in decide.errors
+    assert "exce" in decide.errors
+
+
 @pytest.mark.parametrize(
     "line",
     [
+        '{"tool": "exec", "arguments": {"command": "ls"}, "echo": "true"}',
+        '{"tool": "exec", "arguments": {"command": "ls"}, "guessed": 1}',
+        '{"tool": "exec", "arguments": {"command": "ls"}, "echo": null}',
         "nope",
         "[]",
         "5",
