@@ -121,7 +121,7 @@ def build_filter(
     ioctls = [step for request in REFUSED_IOCTLS for step in _fail_if(EQUAL, request, errno.EPERM)]
     steps += _filter_call(IOCTL[column], [(LOAD, 0, 0, _find_argument(1)), *ioctls])
     if sees_others:
-        steps += _hide_others(column, fails)
+        steps += _refuse_calls_on_others(column, fails)
     allowed: list[Step] = []
     for family in families:
         allowed += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
@@ -149,7 +149,7 @@ def _find_argument(index: int) -> int:
     return 16 + 8 * index
 
 
-def _hide_others(column: int, fails: Step) -> list[Step]:
+def _refuse_calls_on_others(column: int, fails: Step) -> list[Step]:
     """Limits and priorities are set for the process itself alone, and no pair of sockets reaches others."""
     steps: list[Step] = []
     for numbers, own in ON_ITSELF.values():
