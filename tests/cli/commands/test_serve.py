@@ -253,7 +253,7 @@ def test_ctrl_c_lets_streams_finish_and_a_second_one_does_not(tmp_path, workers)
         try:
             url = read_url(process)
             wait_until(lambda: is_open(url), "the gateway listens")
-            asked = urllib.request.urlopen(f"{url}/slow")
+            asked = urllib.request.urlopen(f"{url}/v1/files")
             assert has_begun.wait(PATIENCE_S)
             os.killpg(process.pid, signal.SIGINT)
             assert "Ctrl-C ends them at once" in process.stderr.readline()
