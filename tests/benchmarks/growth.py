@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from src.cli.render.blocks import BlockSplitter
 from src.errors import ToolError
 from src.negotiation.history.mending import mend_history
 from src.negotiation.history.messages import place_late_system
+from src.parsing import StreamParser
 from src.security.text.redact import redact
 from src.security.text.sanitize import sanitize
 from src.session.replay import Replay, read_records
@@ -104,6 +106,25 @@ def place_late(size: int) -> Callable[[], object]:
     return partial(place_late_system, [{"role": "user", "content": "Hello"}, *[late] * size])
 
 
+def parse_name(template: str, piece: str, piece_chars: int) -> Callable[[int], Callable[[], object]]:
+    """Of a call whose name is made of pieces; each time for another tool, of which nothing is known yet."""
+
+    def prepare(size: int) -> Callable[[], object]:
+        tool = f"read{next(TOOL_NUMBERS)}"
+        name = piece * (size // len(piece))
+        text = template.format(name=f"{name}{tool}" if piece[-1] == "." else f"{tool}{name}")
+        parser = StreamParser([{"type": "function", "function": {"name": tool}}], previews=True)
+        pieces = [text[at : at + piece_chars] for at in range(0, len(text), piece_chars)]
+        return lambda: (feed_all(parser.feed, pieces), parser.close())
+
+    return prepare
+
+
+TOOL_NUMBERS = count()
+CALLS = (
+    '<tool_call>{{"name": "{name}", "arguments": {{}}}}</tool_call>', '<tool_call>{{"{name}": {{}}}}</tool_call>',
+    '<invoke name="{name}"></invoke>', "<function={name}></function>", "{name}()", "Action: {name}\nAction Input: {{}}\n",
+)  # fmt: skip
 SECRETS = (
     "eyJ", "sk-", "-----BEGIN PRIVATE KEY-----", "-", "://a:", "password=", "Bearer ", "cookie:", "a", "secret_", "ghp_",
     "token=", "token=a1", "--token ", "curl ", "login -p ", "mysql -", "<token>", "auth=", 'auth: "', "?key=", "1//0",
@@ -127,6 +148,10 @@ ROWS = [
     ),
     *(Row(f"mended history: {kind}", mend(kind), 2_000) for kind in ("results", "user", "system")),
     Row("late system messages", place_late, 4_000),
+    *(
+        Row(f"a name of {piece!r} in pieces of {chars}: {call[:20]!r}", parse_name(call, piece, chars), 4_000)
+        for call in CALLS for piece in ("functions.", ":0", ".call") for chars in (4, 1_000_000)
+    ),
     *(Row(f"diff of every {step}", diff_changed(step), 10_000) for step in (1, 3, 7)),
     Row("replace: a similar line", lambda size: partial(replace_or_refuse, *make_similar_line(size)), 500),
     Row("replace: lines", lambda size: partial(replace_or_refuse, "a\n" * size, "a\n" * (size // 10) + "b"), 50_000),

@@ -1,13 +1,15 @@
 """The offered tools, found by the name a model wrote.
 
 A name is looked up as written, then without case and punctuation, then without a namespace before it or a counter
-behind it, then as the last part of exactly one offered name; similarity is never enough.
+behind it, then as the last part of exactly one offered name; similarity is never enough. Few of each are dropped, and
+a name that is much longer than those on offer is none, so that what a model repeats without end costs little.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -25,6 +27,8 @@ _SUFFIX = LazyPattern(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|exec
 _SUFFIX_PREFIX = (  # compiled when needed: that takes 7 ms
     r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
 )
+_MAX_NAMESPACES = _MAX_SUFFIXES = 3  # of a name
+_MAX_DECORATION_CHARS = 256  # all that stands around a name
 _MIN_SIMILARITY = 0.5
 _REMEMBERED = 4096  # words that were looked up
 
@@ -42,13 +46,18 @@ class NameIndex:
             _add_unique(self._by_tail, normalize(_PARTS.split(name)[-1]), name)
         for alias, name in aliases:
             self._by_normalized.setdefault(normalize(alias), name)
+        self._begun = sorted([*self._by_normalized, *map(normalize, (*NAMESPACES, _CALL)), *self._by_tail])
+        self._max_chars = max(map(len, (*names, *self._aliases)), default=0) + _MAX_DECORATION_CHARS
         # Answers repeat their words.
-        self.find = functools.lru_cache(_REMEMBERED)(self._find)
+        self._find = functools.lru_cache(_REMEMBERED)(self._look_up)
         self.names_tool = functools.lru_cache(_REMEMBERED)(self._names_tool)
         self.is_name_prefix = functools.lru_cache(_REMEMBERED)(self._is_name_prefix)
 
-    def _find(self, written: str) -> str | None:
+    def find(self, written: str) -> str | None:
         """The offered name that `written` means, or None."""
+        return self._find(written) if len(written) <= self._max_chars else None
+
+    def _look_up(self, written: str) -> str | None:
         if written in self._names:
             return written
         bare = _strip_decoration(written)
@@ -88,15 +97,14 @@ class NameIndex:
     def _is_name_prefix(self, word: str) -> bool:
         """Whether `word` may be the beginning of a word for which names_tool is true."""
         if word.isalnum():
-            return word.casefold() in self._prefixes
+            return self._begins_name(word.casefold())
         # Of the beginning of a name, a shorter beginning is one, too: so all that looks like a suffix may go.
         *_, word = _drop_suffixes(re.sub(_SUFFIX_PREFIX, "", word.replace("\\", "")))
-        return any(normalize(rest) in self._prefixes for rest in _drop_namespaces(word))
+        return any(self._begins_name(normalize(rest)) for rest in _drop_namespaces(word))
 
-    @functools.cached_property
-    def _prefixes(self) -> frozenset[str]:
-        names = [*self._by_normalized, *map(normalize, (*NAMESPACES, _CALL)), *self._by_tail]
-        return frozenset(name[:end] for name in names for end in range(len(name) + 1))
+    def _begins_name(self, word: str) -> bool:
+        at = bisect_left(self._begun, word)  # where the names that begin with it stand
+        return at < len(self._begun) and self._begun[at].startswith(word)
 
 
 _index_names = functools.lru_cache(maxsize=16)(NameIndex)  # the next answer mostly has the same tools on offer
@@ -149,14 +157,20 @@ def _read_name(word: str) -> Iterator[str]:
 def _drop_suffixes(word: str) -> Iterator[str]:
     """A word, and then without what formats put behind a name, one after the other."""
     yield word
-    while len(shorter := _SUFFIX.sub("", word)) < len(word):
-        yield (word := shorter)
+    for _ in range(_MAX_SUFFIXES):
+        suffix = _SUFFIX.search(word)
+        if not suffix:
+            return
+        yield (word := word[: suffix.start()])
 
 
 def _drop_namespaces(word: str) -> Iterator[str]:
     """A word, and then without the namespaces before it, one after the other."""
     yield word
-    while namespace := _NAMESPACE.match(word):
+    for _ in range(_MAX_NAMESPACES):
+        namespace = _NAMESPACE.match(word)
+        if not namespace:
+            return
         yield (word := word[namespace.end() :].lstrip("*`"))
 
 

@@ -53,6 +53,39 @@ def test_the_name_of_a_tool_comes_before_the_other_name_of_another():
     assert ToolIndex(tools).find("write_todos").name == "write_todos"
 
 
+@check_rows(
+    "written",
+    [
+        "get_weather:0.call",
+        "functions.default_api.get_weather.run:12()",
+        '**"functions.get_weather:0<|channel|>json"**',
+    ],
+)
+def test_a_name_may_have_several_prefixes_and_suffixes(written):
+    assert BOX.find(written).name == "get_weather"
+    assert BOX.names.is_exact(written)
+
+
+@check_rows(
+    "written",
+    [
+        "get_weather:0:0:0:0",
+        "get_weather" + ".call" * 4,
+        "get_weather" + ":0" * 1_000,
+        "functions." * 1_000 + "get_weather",
+    ],
+)
+def test_what_repeats_without_end_around_a_name_makes_it_that_of_no_tool(written):
+    assert BOX.find(written) is None
+
+
+def test_a_long_name_on_offer_is_found_as_others_are():
+    name = "a" * 5_000 + ".read"
+    box = ToolIndex([{"name": name}])
+    assert {box.find(written).name for written in (name, name.upper(), f"functions.{name}:0")} == {name}
+    assert box.names.is_name_prefix(name[:4_000])
+
+
 @check_rows("written", ["get_wether", "weather", "get_weathers", "", "...", "math"])
 def test_likeness_is_not_enough(written):
     assert BOX.find(written) is None
@@ -81,7 +114,7 @@ def test_every_beginning_of_a_name_may_begin_one_and_other_words_do_not():
 
 PARTS = ["functions", "tools", "tool_code", "run", "read", "get_weather", "file", "call", "0", "a-b"]
 WORDS = st.lists(
-    st.tuples(st.sampled_from(PARTS), st.sampled_from([".", "/", ":", "::", "__", "_", "-", ""])), max_size=4
+    st.tuples(st.sampled_from(PARTS), st.sampled_from([".", "/", ":", "::", "__", "_", "-", ""])), max_size=9
 )
 
 
