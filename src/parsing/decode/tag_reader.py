@@ -99,8 +99,9 @@ class TagReader:
 
     def _begin(self, text: str, at: int) -> _Progress:
         start = skip_space(text, at)
+        end = start + MAX_TAG_CHARS  # a longer tag would be read in some pieces and not in others
         for syntax in self._syntaxes:
-            if tag := compile_opening(syntax.call, of_call=True, key=syntax.key).match(text, start):
+            if tag := compile_opening(syntax.call, of_call=True, key=syntax.key).match(text, start, end):
                 self._call = syntax, read_opening(tag)
                 step = ReadingStep(None, "call", tag["word"], self._base + tag.start(), self._base + tag.end())
                 is_wrapped, has_end = bool(self._markers.openers), bool(syntax.call_end)

@@ -40,7 +40,7 @@ _DECLARATIONS: Mapping[str, Mapping[str, str]] = {  # the words of the fields th
 # Whether a declared word says that a value is a string: models mix the words of the formats.
 _IS_STRING = {word: kind == "string" for words in (_TYPES, *_DECLARATIONS.values()) for kind, word in words.items()}
 _DECLARATION = LazyPattern(r"(?:\b(?:string|type)=\"|^)(\w+)\s{0,8}(?:[\"\[]|$)")
-_WORD = r"[^\s\"'<>=/]{1,200}"
+_WORD = r"[^\s\"'<>=/]{1,200}(?![^\s\"'<>=/])"  # whole: it is divided from what follows in one way only
 _ATTRIBUTES = r"(?P<attributes>[^<>\n]{0,200})"
 _PARTS = LazyPattern(
     r"(?P<attribute> \w+)?=\"?\{(?P<valued>name|key)\}\"?[^<>\n]*(?P<end>>|<\|sep\|>)"

@@ -3,6 +3,8 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.benchmarks.chunking import TOOLS, differs, write_text
 from tests.each import check_rows
@@ -15,6 +17,29 @@ def test_a_random_text_gives_the_same_in_any_pieces(tools):
     for seed in sample(range(600), 24):
         text = write_text(random.Random(f"{len(tools)} {seed}"), tools)
         assert not differs(text, tools), text
+
+
+NAME_PARTS = st.sampled_from(
+    ["functions.", "api::", "tool/", "call:", "x.", "read", "Read", "run", "fs.read_file", "a__b", "web-search", ":0", "()",
+     ".call", ".run", "(call_1)", "<|message|>", "\\", "`", "**", " ", "é", "_"]
+)  # fmt: skip
+NAMED_CALLS = (
+    '<tool_call>{{"name": "{name}", "arguments": {{"path": "a"}}}}</tool_call>',
+    '{{"name": "{name}", "arguments": {{"path": "a"}}}}',
+    '<tool_call>{{"{name}": {{"path": "a"}}}}</tool_call>',
+    'TOOL_CALL: {{"name": "{name}", "args": {{"path": "a"}}}}',
+    "<tool_call><function={name}><parameter=path>\na\n</parameter></function></tool_call>",
+    '<invoke name="{name}"><parameter name="path">a</parameter></invoke>',
+    '{name}(path="a")',
+    'Action: {name}\nAction Input: {{"path": "a"}}\n',
+)
+
+
+@given(st.lists(NAME_PARTS, min_size=1, max_size=12), st.integers(1, 30), st.sampled_from(NAMED_CALLS))
+def test_a_call_of_any_name_is_the_same_in_any_pieces(parts, times, template):
+    text = template.format(name="".join(parts[:-1]) + parts[-1] * times)
+    for tools in TOOLS:
+        assert not differs(text, tools)
 
 
 SHAPES = {
@@ -32,6 +57,7 @@ SHAPES = {
     "two, on its line": "toolcall ``TOOL_NAME:e",
     "a token that ends a key's tag": "<|open|>call tool=h<|sep|><|open|>argumentkey=n<|p|><|sep|><|close|>call<|sep|>",
     "an attribute behind a label": "l>toolcall`TOOL_NAME: o=a` ",
+    "a long tag": f'<invoke name="{"functions." * 29}"><parameter name="path">a</parameter></invoke>',
     "a result behind blanks on the line of a call": "getweather(x<|tool_call_end|> Observation:",
     "a result behind blanks on the line of a call that is malformed": '{"name":websearch,"arguments":n] Observation:',
 }
