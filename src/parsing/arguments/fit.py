@@ -19,7 +19,7 @@ from ..decode.nodes import CallNode, DeclaredText, Guess, Node, Source, Unreadab
 from ..decode.scalars import eval_constant
 from ..decode.xml import NULLS, Markup, group_children, parse_elements, parse_structure
 from .coerce import KINDS, MISSING, coerce, get_kind, parse_literal, unwrap
-from .indexed_tool import ANY, IndexedTool, as_schema
+from .indexed_tool import ANY, IndexedTool, as_schema, list_required
 from .tool_index import normalize
 
 MAX_DEPTH = 100
@@ -259,7 +259,7 @@ class Fitter:
             key: self.fit_value(item, declared.get(key, others), f"{path}.{key}", depth + 1)
             for key, item in value.items()
         }
-        missing = [key for key in schema.get("required") or () if key not in fitted]
+        missing = [key for key in list_required(schema) if key not in fitted]
         if missing and declared:
             raise ArgumentMismatch(f"Parameter '{path}' lacks its required member '{missing[0]}'.")
         return fitted
@@ -321,7 +321,7 @@ def make_items(value: Node, kind: str, schema: Mapping[str, Any]) -> list[Node]:
     """
     items = as_schema(schema.get("items"))
     choices = items.get("enum")
-    if isinstance(value, str) and choices and value not in choices:
+    if isinstance(value, str) and isinstance(choices, list) and value not in choices:
         parts: list[Node] = [part.strip() for part in value.split(",")]
         if all(part in choices for part in parts):
             return parts

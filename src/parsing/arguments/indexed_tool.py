@@ -15,15 +15,20 @@ def as_schema(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else ANY
 
 
+def list_required(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The properties that a schema requires; none if it says that otherwise than in a list, as `true` does."""
+    required = schema.get("required")
+    return tuple(map(str, required)) if isinstance(required, (list, tuple)) else ()
+
+
 class IndexedTool:
     """A tool, and of its schema what fitting needs. The schemas of its parameters are read when they are needed."""
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         self.name = name
         self.schema = schema
-        required = schema.get("required")
         self.properties = as_schema(schema.get("properties"))
-        self.required = tuple(map(str, required)) if isinstance(required, (list, tuple)) else ()
+        self.required = list_required(schema)
         self._alternatives: dict[int, tuple[object, Sequence[Mapping[str, Any]]]] = {}  # with the schema, by its id
 
     def resolve(self, schema: object) -> Mapping[str, Any]:

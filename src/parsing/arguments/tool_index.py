@@ -15,7 +15,7 @@ from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolDefinition
-from .indexed_tool import IndexedTool
+from .indexed_tool import IndexedTool, as_schema
 
 NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api", "api", "tool_code"))
 _PUNCTUATION = re.compile(r"[\W_]+")
@@ -46,6 +46,8 @@ class NameIndex:
             _add_unique(self._by_tail, normalize(_PARTS.split(name)[-1]), name)
         for alias, name in aliases:
             self._by_normalized.setdefault(normalize(alias), name)
+        for table in (self._by_normalized, self._by_tail):
+            table.pop("", None)  # punctuation alone is similar to nothing
         self._begun = sorted([*self._by_normalized, *map(normalize, (*NAMESPACES, _CALL)), *self._by_tail])
         self._max_chars = max(map(len, (*names, *self._aliases)), default=0) + _MAX_DECORATION_CHARS
         # Answers repeat their words.
@@ -114,18 +116,10 @@ class ToolIndex:
     """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; anything else is left out."""
 
     def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
-        tools = list(offered)
-        aliases: list[tuple[str, str]] = []
-        try:  # raw tools, which are read for each answer
-            names = [str(tool["function"]["name"]) for tool in tools]  # type: ignore[index]  # TypeError tells
-        except (KeyError, TypeError):
-            names = [_read_offered(tool)[0] for tool in tools]
-            aliases = [
-                (alias, tool.name) for tool in tools if isinstance(tool, ToolDefinition) for alias in tool.aliases
-            ]
-        self.tools = dict(zip(names, tools, strict=True))
-        self.tools.pop("", None)
-        self.names = _index_names(tuple(self.tools), tuple(aliases))
+        self.tools = {name: tool for tool in offered if (name := _read_name_of(tool))}
+        definitions = [tool for tool in self.tools.values() if isinstance(tool, ToolDefinition)]
+        aliases = tuple((alias, tool.name) for tool in definitions for alias in tool.aliases)
+        self.names = _index_names(tuple(self.tools), aliases)
         self._indexed: dict[str, IndexedTool] = {}  # the tools that were found
 
     def find(self, written: str) -> IndexedTool | None:
@@ -134,7 +128,7 @@ class ToolIndex:
         if not name:
             return None
         if name not in self._indexed:
-            self._indexed[name] = IndexedTool(*_read_offered(self.tools[name]))
+            self._indexed[name] = IndexedTool(name, _read_schema(self.tools[name]))
         return self._indexed[name]
 
     def find_nearest(self, written: str) -> list[str]:
@@ -185,11 +179,18 @@ def _add_unique(table: dict[str, str], key: str, name: str) -> None:
         table[key] = ""
 
 
-def _read_offered(offered: ToolDefinition | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The name and the schema of an offered tool; no name if it is neither a ToolDefinition nor a tool object."""
+def _read_name_of(offered: object) -> str:
+    """The name of an offered tool; empty if it is neither a ToolDefinition nor a tool object."""
+    name = offered.name if isinstance(offered, ToolDefinition) else _read_function(offered).get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _read_schema(offered: object) -> Mapping[str, Any]:
     if isinstance(offered, ToolDefinition):
-        return offered.name, offered.parameters
-    function = offered.get("function", offered)
-    if not isinstance(function, Mapping):
-        return "", {}
-    return str(function.get("name", "")), function.get("parameters") or function.get("input_schema") or {}
+        return offered.parameters
+    function = _read_function(offered)
+    return as_schema(function.get("parameters") or function.get("input_schema"))
+
+
+def _read_function(offered: object) -> Mapping[str, Any]:
+    return as_schema(as_schema(offered).get("function", offered))

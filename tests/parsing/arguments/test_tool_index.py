@@ -153,9 +153,67 @@ def test_any_number_of_names_can_be_looked_up():
     assert index.find("read:7").name == "read"
 
 
-@pytest.mark.parametrize("offered", [{"function": "read"}, {"function": {}}, {"type": "function"}])
+@check_rows("name", ["read__", "read.", "__", "..."])
+def test_punctuation_alone_is_the_name_of_no_tool_but_of_one_that_is_called_so(name):
+    box = ToolIndex([{"name": name}])
+    assert [box.find(written) for written in ("", "_", "::", "hello_")] == [None] * 4
+    assert box.find(name).name == name
+
+
+@check_rows(
+    "offered",
+    [
+        {"function": "read"}, {"function": {}}, {"type": "function"}, {"function": {"name": None}},
+        {"function": {"name": 5}}, {"name": ""}, None, "read", 5, ["read"],
+    ],
+)  # fmt: skip
 def test_what_describes_no_tool_is_left_out(offered):
-    assert ToolIndex([offered]).tools == {}
+    assert list(ToolIndex([offered, {"name": "read"}]).tools) == ["read"]
+
+
+@check_rows("schema", [None, "oops", ["path"], 5, {"properties": "oops", "required": 5}])
+def test_a_tool_with_a_schema_that_cannot_be_used_takes_any_arguments(schema):
+    text = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
+    for tool in ({"function": {"name": "read", "parameters": schema}}, {"name": "read", "input_schema": schema}):
+        assert [call.arguments for call in extract_tool_calls(text, [tool]).calls] == [{"path": "a"}]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "read", "path", "string", "#", "#/properties"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["function", "name", "parameters", "input_schema", "properties", "required", "type", "path", "enum", "items",
+             "anyOf", "$ref", "additionalProperties", "nullable"]
+        ),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@check_rows(
+    "schema",
+    [{"type": "object", "required": True}, {"type": "object", "required": 5, "properties": {"a": {}}}, {"type": "array",
+     "items": {"enum": 5}}, {"enum": 5}, {"type": [5, None]}, {"anyOf": [5]}, {"$ref": 5}, {"properties": 5, "items": 5}],
+)  # fmt: skip
+@check_rows("value", ['{"a": 1}', '"x"', "5", "[{}]", "null"])
+def test_a_parameter_s_schema_that_cannot_be_used_is_no_error(schema, value):
+    tool = {"name": "read", "parameters": {"properties": {"path": schema}}}
+    for text in (f'<tool_call>{{"name": "read", "arguments": {{"path": {value}}}}}</tool_call>', f"read(path={value})"):
+        extract_tool_calls(text, [tool])
+
+
+@given(JSON, st.sampled_from(['{"path": "5"}', '{"path": ["x", {"path": null}]}', "{}"]))
+def test_whatever_is_offered_calls_are_looked_for(offered, arguments):
+    text = f'<tool_call>{{"name": "read", "arguments": {arguments}}}</tool_call>'
+    for tool in (
+        offered,
+        {"name": "read", "parameters": offered},
+        {"name": "read", "parameters": {"properties": {"path": offered}}},
+    ):
+        extract_tool_calls(text, [tool])
 
 
 def test_a_tool_that_changes_between_two_answers_is_read_anew():
