@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...types.schema_reference import find_reference
+
 _SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
 _CONSTRAINTS = frozenset(("enum", "anyOf", "oneOf", "$ref"))
 ANY: Mapping[str, Any] = {}  # the schema that requires nothing
@@ -37,12 +39,9 @@ class IndexedTool:
             if not isinstance(schema, Mapping):
                 return ANY
             reference = schema.get("$ref")
-            if not isinstance(reference, str) or not reference.startswith("#/"):
+            if not isinstance(reference, str) or not reference.startswith("#"):
                 return schema
-            target: Any = self.schema
-            for part in reference[2:].split("/"):
-                target = as_schema(target).get(part)
-            schema = target
+            schema = find_reference(reference, self.schema)
         return ANY
 
     def list_alternatives(self, schema: object) -> Sequence[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...types.messages import JSON
+from ...types.schema_reference import find_reference
 from ..wire_json import as_dict, as_dicts, as_list, as_str
 
 Schema = Mapping[str, Any]
@@ -65,7 +66,7 @@ def _resolve(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Sche
     merged: dict[str, Any] = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
     parts = as_dicts(schema.get("allOf"))
     if reference := as_str(schema.get("$ref")):
-        target = _find_target(reference, root)
+        target = as_dict(find_reference(reference, root))
         parts.append({"type": as_str(target.get("type")) or "object"} if reference in inside else target)
         inside |= {reference}
     for each in parts:
@@ -75,16 +76,6 @@ def _resolve(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Sche
         joined = {"properties": properties, "required": required}
         merged = {**part, **merged, **{key: value for key, value in joined.items() if value}}
     return merged, inside
-
-
-def _find_target(reference: str, root: Schema) -> dict[str, Any]:
-    """What `#/a/b` points to; empty if there is nothing."""
-    if not reference.startswith("#"):
-        return {}
-    at: Any = root
-    for step in reference.lstrip("#").split("/")[1:]:
-        at = as_dict(at).get(step.replace("~1", "/").replace("~0", "~"))
-    return as_dict(at)
 
 
 def _list_required(schema: Schema) -> list[str]:

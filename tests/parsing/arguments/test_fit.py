@@ -113,6 +113,14 @@ def test_a_sign_is_not_taken_for_another_choice():
         fit({"x": "-"}, x={"enum": ["+", "add"]})
 
 
+@check_rows("reference", ["#/$defs/a~1b", "#/$defs/c~0d", "#/$defs/e%20f", "#/anyOf/0"])
+def test_a_schema_is_that_which_its_reference_points_to(reference):
+    schemas = {"$defs": {"a/b": INTEGER, "c~d": INTEGER, "e f": INTEGER}, "anyOf": [INTEGER]}
+    parameters = {"type": "object", "properties": {"n": {"$ref": reference}}, **schemas}
+    tool = ToolIndex([{"function": {"name": "t", "parameters": parameters}}]).find("t")
+    assert Fitter(tool).fit({"n": "5"}, []) == {"n": 5}
+
+
 def test_a_value_by_position_goes_to_its_parameter():
     assert fit({}, 1, "a", n=INTEGER, s=STRING)[0] == {"n": 1, "s": "a"}
 
