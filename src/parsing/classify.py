@@ -153,7 +153,7 @@ class CallClassifier:
         return self._ids.pop(0)
 
     @property
-    def is_full(self) -> bool:
+    def has_overflowed(self) -> bool:
         """Whether there were more calls and malformed calls than one answer may hold."""
         return self._count > self._max_calls
 

@@ -53,13 +53,13 @@ def test_a_reserved_id_is_the_next_call_s():
     assert classify(RawCall("read", {}, []), classifier=classifier).id != reserved
 
 
-def test_beyond_the_limit_the_classifier_is_full():
+def test_beyond_the_limit_the_classifier_has_overflowed():
     classifier = make_classifier(max_calls=1)
     call = RawCall("read", {"path": "a"}, [])
     assert isinstance(classify(call, classifier=classifier), ToolCall)
-    assert not classifier.is_full
+    assert not classifier.has_overflowed
     assert isinstance(classify(call, classifier=classifier), MalformedCall)
-    assert classifier.is_full
+    assert classifier.has_overflowed
 
 
 def test_ids_are_nine_digits_and_differ():

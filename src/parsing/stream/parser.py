@@ -373,7 +373,7 @@ class StreamParser:
 
     def _end_block(self) -> None:
         self._state = "prose"
-        if self._classifier.is_full:
+        if self._classifier.has_overflowed:
             self._state = "discard"
         if self._writer.called:
             self._find_anchor = self._formats.anchor_after_call.search
