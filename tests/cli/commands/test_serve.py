@@ -28,6 +28,7 @@ from src.cli.main import main
 from src.config import Settings
 from src.config.settings import ServeSettings
 from src.serve.run import check
+from src.serve.workers import STREAMS_FINISH
 from tests.processes import read_process_file
 from tests.terminal import loaded
 from tests.thorough import only_thorough
@@ -155,7 +156,12 @@ def test_a_worker_that_finds_broken_keys_is_tried_again_until_they_are_whole(tmp
     finally:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=PATIENCE_S)
-    assert errors == ""
+    assert is_quiet(errors)
+
+
+def is_quiet(errors: str) -> bool:
+    """Whether nothing is told at the end, but that it takes a while: on a busy machine that of idle workers does, too."""
+    return errors.strip() in ("", STREAMS_FINISH)
 
 
 def find_workers(pid: int) -> list[int]:
@@ -233,7 +239,7 @@ def test_ctrl_c_ends_all_workers_without_a_traceback(tmp_path, workers):
     assert "127.0.0.1:0 " not in start_line, "port 0 stands for one that all workers share"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=PATIENCE_S)
-    assert errors.strip() == ""
+    assert is_quiet(errors)
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=only_thorough)])
