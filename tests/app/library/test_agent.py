@@ -308,7 +308,9 @@ class TestATimeLimitOfTheWholeAnswer:
     def test_it_can_be_a_result(self, server):
         with Agent.connect(server, tools=[self.wait()], timeout=0.01) as agent:
             assert agent.answer("go", raise_on_limit=False).stop_reason == "timeout"
-            assert [type(event) for event in agent.ask("go")]
+            run = agent.ask("go")
+            list(run)
+            assert run.result.stop_reason == "timeout"
 
     def test_it_holds_on_asyncio(self, server):
         async def ask():

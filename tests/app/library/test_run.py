@@ -10,7 +10,7 @@ from src import AsyncServer, BotError, Cancelled, Server, TextDelta, ToolContext
 from tests.app.library.servers import serve_one_call
 from tests.faults.scripts import HALF, HELLO
 from tests.faults.server import STALL, FaultServer
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @contextlib.contextmanager
@@ -151,13 +151,14 @@ class TestInThreads:
         def read():
             with contextlib.suppress(Cancelled):
                 for event in run:
-                    if isinstance(event, TextDelta):
+                    if isinstance(event, TextDelta) and event.text.endswith("answer"):  # the last before it stalls
                         begun.set()
 
         run = agent.ask("go")
         thread = threading.Thread(target=read)
         thread.start()
         assert begun.wait(PATIENCE_S)
+        wait_until(lambda: run._events.gi_running, "it does not read on")
         for read_too in (lambda: list(run), lambda: next(run), run.finish):
             with pytest.raises(BotError, match="in another thread or task already"):
                 read_too()

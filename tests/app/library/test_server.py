@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from src import AsyncServer, Server, Timeouts, tool
+from src.app.candidates import USUAL_PORTS
 from src.errors import BotError, ConfigError
 from src.negotiation import FactStore
 from src.testing import ScriptedServer as TurnServer
@@ -111,7 +112,9 @@ def test_where_the_one_who_finds_out_fails_the_others_go_on():
         ("http://gpu/v1/", "http://gpu/v1"),
     ],
 )
-def test_an_address_without_a_scheme_is_completed(given, used):
+def test_an_address_without_a_scheme_is_completed(given, used, monkeypatch):
+    for port in [*USUAL_PORTS][1:]:  # at which a server may listen here
+        monkeypatch.delitem(USUAL_PORTS, port, raising=False)
     with Server(given) as server:
         assert server.base_url == used
 
