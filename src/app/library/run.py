@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from threading import get_ident
-from types import GeneratorType
-from typing import NoReturn, cast
+from threading import Lock, get_ident
+from typing import NoReturn
 
 from ...errors import BotError, Cancelled
 from ...tools import ToolContext
@@ -27,13 +26,15 @@ class Run(BaseRun[ValueT]):
 
     def __init__(self, exchange: Exchange, client: Client, context: ToolContext) -> None:
         super().__init__(exchange)
-        self._events = cast("GeneratorType[Event, None, None]", _follow(exchange, client, context))
+        self._events = _follow(exchange, client, context)
+        self._reading = Lock()
         self._closer: int | None = None  # the thread that closed it
 
     def __iter__(self) -> Iterator[Event]:
         self._check_idle()
         try:
-            yield from self._events
+            while (event := self._read()) is not None:
+                yield event
             if self._closer not in (None, get_ident()) and not self._exchange.is_answered:
                 raise Cancelled(CANCELLED)  # closed between two events
         finally:
@@ -46,17 +47,27 @@ class Run(BaseRun[ValueT]):
         """Wait for its end. Raises BotError, as iterating does."""
         self._check_idle()
         with self:
-            for _ in self._events:
+            while self._read() is not None:
                 pass
         return self.result
 
     def __next__(self) -> Event:
-        self._check_idle()
-        return next(self._events)
+        if (event := self._read()) is None:
+            raise StopIteration
+        return event
 
     def _check_idle(self) -> None:
-        if self._events.gi_running:
+        if self._reading.locked():
             raise BotError(READ_TWICE)
+
+    def _read(self) -> Event | None:
+        """The next event; None at the end. Raises BotError, also where another thread reads."""
+        if not self._reading.acquire(blocking=False):
+            raise BotError(READ_TWICE)
+        try:
+            return next(self._events, None)
+        finally:
+            self._reading.release()
 
     def close(self) -> None:
         """Leave it: the server's answer ends at once."""

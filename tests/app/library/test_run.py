@@ -158,12 +158,25 @@ class TestInThreads:
         thread = threading.Thread(target=read)
         thread.start()
         assert begun.wait(PATIENCE_S)
-        wait_until(lambda: run._events.gi_running, "it does not read on")
+        wait_until(run._reading.locked, "it does not read on")
         for read_too in (lambda: list(run), lambda: next(run), run.finish):
             with pytest.raises(BotError, match="in another thread or task already"):
                 read_too()
         assert not run._exchange.cancelled.is_set()
         run.close()
+        thread.join(PATIENCE_S)
+
+    def test_one_that_another_thread_reads_between_two_events_ends_with_an_error_of_ours(self, agent):
+        def read_too():
+            with contextlib.suppress(Cancelled):
+                next(run)
+
+        run, thread = agent.ask("go"), threading.Thread(target=read_too)
+        with pytest.raises(BotError, match="in another thread or task already"):
+            for event in run:
+                if isinstance(event, TextDelta) and event.text.endswith("answer"):  # the last before it stalls
+                    thread.start()
+                    wait_until(run._reading.locked, "it is not read")
         thread.join(PATIENCE_S)
 
     def test_a_run_that_is_not_begun_holds_nothing_up(self, agent):
