@@ -42,6 +42,10 @@ NOT_FOR_A_QUESTION = {
     *("src.security.sandbox.base", "src.security.permissions.review", "src.security.sandbox.choose"),
 }
 
+if sys.version_info < (3, 11):  # msgspec loads uuid, and that loads it there
+    NOT_BEFORE_THE_PROMPT.remove("subprocess")
+    NOT_FOR_A_QUESTION.remove("subprocess")
+
 
 class Loaded(NamedTuple):
     output: str
