@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from src.tools import ToolContext
-from src.tools.sources.skills import MAX_SHARE, Skill, SkillFolder, load_skills, make_skill_tool
+from src.tools.sources.skills import MAX_SHARE, Skill, SkillFolder, SkillSet, load_skills, make_skill_tool
 from src.types.messages import ToolCall
 from tests.each import check_rows
 
@@ -90,7 +90,7 @@ class TestLoading:
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_a_folder_that_may_not_be_read_holds_nothing(self, load, tmp_path):
         (tmp_path / "closed").mkdir(mode=0o000)
-        assert load_skills([SkillFolder(tmp_path / "closed" / ".claude")]) == ({}, ())
+        assert load_skills([SkillFolder(tmp_path / "closed" / ".claude")]) == SkillSet({}, ())
 
     @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
     def test_what_is_no_file_is_a_sentence(self, load, tmp_path, make):
