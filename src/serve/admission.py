@@ -29,16 +29,18 @@ READING = frozenset(("GET", "HEAD", "OPTIONS"))
 # path may change a server, or run code in it, also by GET: it is not relayed unless the settings name it.
 _NAME = re.compile(r"(?:/(?:api|cohere|inference))?(?:/v[0-9]+)?/([^/]+)")
 ASKING = frozenset((
-    "apply-template", "audio", "batches", "chat", "classify", "completion", "completions", "conversations",
-    "detokenize", "embed", "embedding", "embeddings", "encode", "files", "generate", "generate_from_file",
-    "generative_scoring", "health", "images", "infill", "invocations", "messages", "moderations",
-    "parse_function_call", "ping", "pooling", "realtime", "rerank", "reranking", "responses", "score",
-    "separate_reasoning", "show", "stream", "systemone", "tokenize", "vertex_generate", "videos",
+    "apply-template", "audio", "batches", "chat", "classify", "close_session", "completion", "completions",
+    "conversations", "detokenize", "embed", "embedding", "embeddings", "encode", "files", "generate",
+    "generate_from_file", "generative_scoring", "health", "images", "infill", "invocations",
+    "is_scaling_elastic_ep", "messages", "moderations", "open_session", "parse_function_call", "ping", "pooling",
+    "realtime", "rerank", "reranking", "responses", "score", "separate_reasoning", "show", "stream", "systemone",
+    "tokenize", "vertex_generate", "videos",
 ))  # fmt: skip
 TELLING = frozenset((  # where other methods than those of READING change what they tell
-    "get_load", "get_model_info", "get_server_info", "get_weight_version", "get_world_size", "health_generate",
-    "is_paused", "is_sleeping", "load", "loads", "lora-adapters", "model_info", "models", "openapi.json", "props", "ps",
-    "server_info", "slots", "status", "streams", "tags", "tokenizer_info", "version", "weight_info",
+    "docs", "get_load", "get_model_info", "get_server_info", "get_weight_version", "get_weights_by_name",
+    "get_world_size", "health_generate", "is_paused", "is_sleeping", "load", "loads", "lora-adapters", "model_info",
+    "models", "openapi.json", "props", "ps", "redoc", "server_info", "slots", "status", "streams", "tags",
+    "tokenizer_info", "v1", "version", "weight_info",
 ))  # fmt: skip
 CORS_HEADERS = "access-control-"
 MAX_SHOWN_CHARS = 100  # of a request, in a refusal
@@ -93,7 +95,7 @@ def check_access(asked: Asked, rules: AccessRules) -> None:
     path = normpath("/" + asked.path.lstrip("/"))  # as a server or a proxy before it may read it
     if not _is_relayed(asked.method, path, rules.relay):
         what = f"{asked.method} {path[:MAX_SHOWN_CHARS]}"
-        raise Refused(403, f"{what} may change the server. To let it through, add the path to serve.relay.")
+        raise Refused(403, f"{what} is no known request of a client. To let it through, add its path to serve.relay.")
     if path == "/" and asked.method in ("GET", "HEAD"):
         return  # the page holds nothing of anybody's, and other sites may link to it
     if asked.is_from_browser:

@@ -10,7 +10,7 @@ import pytest
 
 from src.config.settings import DEFAULT_GUARDS
 from src.serve.turn_options import TurnOptions
-from tests.serve.test_gateway import drive, read_metrics, say
+from tests.serve.test_gateway import STREAMED, drive, read_metrics, say
 
 PARAMETERS = {
     "type": "object",
@@ -22,7 +22,7 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "Read it."}], "to
 WRITTEN = '{"path":"a.txt","limit":"5"}'
 
 
-def call_read(arguments: str = WRITTEN) -> dict[str, Any]:
+def call_read(arguments: str | dict[str, str] = WRITTEN) -> dict[str, Any]:
     answer = say("")
     call = {"id": "n0", "type": "function", "function": {"name": "read", "arguments": arguments}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -52,6 +52,18 @@ def read_arguments(text: str) -> str:
     choices = [answer["choices"][0] for answer in answers]
     calls = [call for each in choices for call in each.get("delta", each.get("message")).get("tool_calls", ())]
     return "".join(call["function"].get("arguments", "") for call in calls)
+
+
+@pytest.mark.parametrize(("path", "body"), STREAMED)
+def test_arguments_that_a_server_sends_as_an_object_reach_the_client_of_a_whole_answer(tmp_path, path, body):
+    answer = call_read({"path": "a.txt"})
+
+    async def use(client, _):
+        async with client.post(path, json={**body, "stream": False}) as reply:
+            assert reply.status == 200
+            assert "a.txt" in await reply.text()
+
+    drive(tmp_path, lambda _: answer, use)
 
 
 class TestFit:

@@ -189,7 +189,7 @@ def convert_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
         written.append([as_str(function.get("arguments"))])
         given = _read_input(written[-1])
         content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": given or {}})
-    reason, sequence = _convert_reason(choice, is_complete=_are_complete(written))
+    reason, sequence = _convert_reason(choice, written)
     described = _describe(answer, content or [{"type": "text", "text": ""}], reason, sequence)
     return {name: value for name, value in described.items() if value is not None}
 
@@ -215,11 +215,12 @@ def _sign(thought: str) -> str:
     return sha256(thought.encode(errors="replace")).hexdigest()[:32]
 
 
-def _convert_reason(choice: Mapping[str, Any], *, is_complete: bool) -> tuple[str | None, str | None]:
-    """stop_reason and stop_sequence. `is_complete`: the answer has calls, and none of them was cut."""
+def _convert_reason(choice: Mapping[str, Any], calls: list[list[str]]) -> tuple[str | None, str | None]:
+    """stop_reason and stop_sequence. `calls`: the arguments of each, in pieces; a client runs none that was cut."""
     reason, stop = choice.get("finish_reason"), choice.get("stop_reason")
-    if reason in ("stop", "tool_calls") and is_complete:
-        return "tool_use", None
+    if reason in ("stop", "tool_calls") and calls:
+        is_complete = all(_read_input(pieces) is not None for pieces in calls)
+        return "tool_use" if is_complete else "end_turn", None
     if reason == "stop" and isinstance(stop, str):
         return "stop_sequence", stop
     return _STOP_REASONS.get(as_str(reason)), None
@@ -265,7 +266,7 @@ class MessagesStream:
         for piece in self._order.close():
             yield from self._feed_piece(piece)
         yield from self._close_block()
-        reason, sequence = _convert_reason(self._last, is_complete=_are_complete(self._calls))
+        reason, sequence = _convert_reason(self._last, self._calls)
         usage = _convert_usage(self._usage)
         yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": sequence}, "usage": usage}
         yield {"type": "message_stop"}
@@ -308,11 +309,6 @@ class MessagesStream:
 
     def _make_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
-
-
-def _are_complete(calls: list[list[str]]) -> bool:
-    """Whether there are calls, and none of them was cut. `calls`: their arguments, in pieces."""
-    return bool(calls) and all(_read_input(pieces) is not None for pieces in calls)
 
 
 def _read_input(pieces: list[str]) -> Any:

@@ -35,6 +35,7 @@ from ...parsing.landing.decisions import (
 )
 from ...providers.base import WireEvent
 from ...providers.openai import OpenAIStream
+from ...providers.wire_json import as_dict, as_dicts
 from ...types.events import Completed, TextDelta, ToolCallDelta
 from ...types.messages import Response, ToolCall, ToolDefinition
 from ..chat_request import ChatBody
@@ -245,6 +246,7 @@ class WholeGuard(_Guard):
         """Raises ServerError, WireError and StreamCut."""
         super().__init__(request, new_id, fits_native=fits_native)
         self._choice: dict[str, Any] = answer["choices"][0]
+        _write_arguments(self._choice["message"])
         events = self._decoder.read_whole(answer)
         self._follow(events)
         self._sort_in(self._absorb(events))
@@ -262,6 +264,14 @@ class WholeGuard(_Guard):
         _settle_calls(message, ending, fitted)
         reason = name_end(has_calls="tool_calls" in message, is_cut=self._is_cut)
         return {**self._choice, "message": message, "logprobs": None, "finish_reason": reason}
+
+
+def _write_arguments(message: dict[str, Any]) -> None:
+    """Write the arguments of calls as text where a server gives the object, as some releases of llama.cpp do."""
+    for call in [*as_dicts(message.get("tool_calls")), {"function": message.get("function_call")}]:
+        function = as_dict(call.get("function"))
+        if isinstance(function.get("arguments"), dict):
+            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
 
 
 def _settle_calls(message: dict[str, Any], ending: Ending, fitted: Mapping[int, str]) -> None:

@@ -114,7 +114,12 @@ def test_a_call_that_was_cut_is_no_reason_to_run_tools():
 
 @pytest.mark.parametrize(
     ("arguments", "finish", "reason"),
-    [('{"path": "a', "length", "max_tokens"), ("", "tool_calls", "tool_use"), ("{path}", "stop", "end_turn")],
+    [
+        ('{"path": "a', "length", "max_tokens"),
+        ("", "tool_calls", "tool_use"),
+        ("{path}", "stop", "end_turn"),
+        ("{path}", "tool_calls", "end_turn"),
+    ],
 )
 def test_a_call_of_a_whole_answer_that_cannot_be_read_has_no_input(arguments, finish, reason):
     tool_calls = [{"id": "c", "function": {"name": "read", "arguments": arguments}}]
