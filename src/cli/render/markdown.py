@@ -32,7 +32,7 @@ from .incremental import IncrementalText
 MAX_DEPTH = 16  # levels of lists and quotes; a deeper block is shown as written
 MIN_COLUMN_WIDTH = 5  # with the space between two; a table that does not fit is shown as written
 MAX_BLOCK_CHARS = 100_000  # a longer block is shown as written
-_CELL_MARKS = re.compile(r"[\s|\\]")  # stand between cells, or make a bar part of one
+_CELL_MARKS = re.compile(r"[\s|\\>]")  # stand between cells, make a bar part of one, or quote the row
 BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 PARSER = (
     MarkdownIt("commonmark", {"html": False})
@@ -140,13 +140,15 @@ def _make_theme(accent: str) -> Theme:
 
 def _has_lost_cells(tokens: Iterable[Any], text: str) -> bool:
     """Whether a row of a table has more cells than its head: the parser drops what is too many."""
-    lines, row, cells = text.split("\n"), "", ""
+    lines, row, cells, is_head = text.split("\n"), "", "", False
     for token in tokens:
         if token.type == "tr_open":
-            row, cells = lines[token.map[0]], ""
+            row, cells, is_head = lines[token.map[0]], "", False
+        elif token.type == "th_open":  # it may stand behind the mark of a list, and loses nothing
+            is_head = True
         elif token.type == "inline":
             cells += token.content
-        elif token.type == "tr_close" and not _CELL_MARKS.sub("", row).endswith(_CELL_MARKS.sub("", cells)):
+        elif token.type == "tr_close" and not is_head and _CELL_MARKS.sub("", row) != _CELL_MARKS.sub("", cells):
             return True
     return False
 
