@@ -85,7 +85,7 @@ _NO_TOOLS = (
 _FIELD = r"""(?<!\bin )(?<!\bat )(?<!\bin ['"`])(?<!\bat ['"`])\b(tools|tool_choice)\b(?!['"`]?(\[|\.\w| ['"`]))"""
 _KNOWN = (
     r"(an? )?((recogni[sz]ed|known|valid) (field|param|arg|key|prop)"
-    r"|(support|permitt|allow|accept|expect|recogni[sz]|enabl|known|available))"
+    r"|((yet|currently) )?(implement|support|permitt|allow|accept|expect|recogni[sz]|enabl|known|available))"
 )
 
 # What is known by its words alone: proxies wrap the refusals of the server behind them. 0: an error inside an answer.

@@ -177,7 +177,7 @@ def open_replacement(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(path))
     if mode is None and target.exists():
         mode = stat.S_IMODE(target.stat().st_mode)
-    part = target.with_name(f".{target.name}.{os.getpid()}")
+    part = target.with_name(f".vllm-bot-{os.urandom(8).hex()}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:

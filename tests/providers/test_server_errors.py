@@ -90,6 +90,8 @@ def test_what_is_wrong_in_a_field_does_not_say_that_the_server_lacks_it(message)
         "tool_choice: unknown field",
         "tools is not a known parameter",
         "tools: not permitted",
+        "tools is not currently supported",
+        "tools not implemented",
     ],
 )
 def test_a_field_that_a_server_does_not_know_is_not_supported(message):

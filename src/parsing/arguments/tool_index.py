@@ -89,6 +89,8 @@ class NameIndex:
 
     def _names_tool(self, word: str) -> bool:
         """Whether `word`, which precedes a bracket, names a tool; only the usual namespaces may precede the name."""
+        if len(word) > self._max_chars:
+            return False
         for reading in _read_name(word.replace("\\", "")):
             parts, name = _PARTS.split(reading), normalize(reading)
             is_name = self._by_normalized.get(name) or (len(parts) == 1 and self._by_tail.get(name))
