@@ -111,7 +111,7 @@ def drive(
         server = Server(make_events, whole, together)
         async with TestServer(server.make_app(), handler_cancellation=True) as upstream:
             replica = Replica(AsyncClient(str(upstream.make_url("/v1"))), ServerMemory(folder))
-            recorder = Recorder(LogFile(folder / "record.jsonl", 0, 0))
+            recorder = Recorder(LogFile(folder / "record.jsonl", 10**9, 3))
             own = Gateway(
                 Upstreams([replica]), Metrics(folder), request_log=RequestLog(str(log)), recorder=recorder
             ).make_app()
