@@ -24,6 +24,7 @@ from src.serve.record.recorder import Recorder
 from src.serve.request_log import RequestLog
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
+from tests.thorough import take_turns
 from tests.waiting import PATIENCE_S
 
 from .test_gateway import read_metrics
@@ -171,11 +172,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("together", [1, 500])
-@pytest.mark.parametrize("what", CASES)
-@pytest.mark.parametrize(("path", "body"), STREAMED)
-def test_a_stream_ends_as_at_its_limit_of_tokens_and_the_server_s_is_closed(tmp_path, path, body, what, together):
-    first, unit, beginning = CASES[what]
+@pytest.mark.thorough
+@pytest.mark.parametrize(("what", "way"), take_turns([*CASES], [*itertools.product(STREAMED, (1, 500))]))
+def test_a_stream_ends_as_at_its_limit_of_tokens_and_the_server_s_is_closed(tmp_path, what, way):
+    ((path, body), together), (first, unit, beginning) = way, CASES[what]
 
     async def use(client, server):
         events = await read_events(client, path, body)
@@ -214,7 +214,7 @@ def test_a_whole_answer_that_its_limit_of_tokens_ended_says_the_same(tmp_path, p
 
 
 @pytest.mark.parametrize(("path", "body"), STREAMED)
-def test_so_does_one_with_a_native_call_that_was_cut(tmp_path, path, body):
+def test_a_whole_answer_with_a_native_call_that_was_cut_says_the_same(tmp_path, path, body):
     function = {"name": "read", "arguments": '{"path": "' + "ha " * 5000}
     message = {"content": None, "tool_calls": [{"id": "n0", "type": "function", "function": function}]}
 
