@@ -88,6 +88,13 @@ class CallBuilder:
         return ToolCall(id, self.name, arguments, metadata=self.metadata, written=written)
 
 
+def get_arguments_text(arguments: object) -> str:
+    """The arguments of a call, or a piece of them, as text: some servers send an object."""
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
 class ResponseBuilder:
     """`new_id` makes ids for calls that came without one."""
 
@@ -130,14 +137,10 @@ class ResponseBuilder:
         metadata: Mapping[str, JSON] | None = None,
     ) -> ToolCallDelta:
         """Add a piece of a call. `arguments`: text, or an object; `metadata` counts for the first piece."""
-        id, name = id or "", name or ""
-        if arguments is None:
-            arguments = ""
-        elif not isinstance(arguments, str):  # some servers send an object instead of a string
-            arguments = json.dumps(arguments, ensure_ascii=False)
-        position = self._find_call(index, id, name, arguments, metadata or {})
-        self._calls[position].add(id, name, arguments)
-        return ToolCallDelta(position, id or None, name or None, arguments)
+        id, name, text = id or "", name or "", get_arguments_text(arguments)
+        position = self._find_call(index, id, name, text, metadata or {})
+        self._calls[position].add(id, name, text)
+        return ToolCallDelta(position, id or None, name or None, text)
 
     def _find_call(self, index: int | None, id: str, name: str, piece: str, metadata: Mapping[str, JSON]) -> int:
         """The position of the call that a piece belongs to, among the calls; the piece may begin it."""

@@ -35,6 +35,7 @@ from ...parsing.landing.decisions import (
 )
 from ...providers.base import WireEvent
 from ...providers.openai import OpenAIStream
+from ...providers.stream.response_builder import get_arguments_text
 from ...providers.wire_json import as_dict, as_dicts
 from ...types.events import Completed, TextDelta, ToolCallDelta
 from ...types.messages import Response, ToolCall, ToolDefinition
@@ -267,11 +268,11 @@ class WholeGuard(_Guard):
 
 
 def _write_arguments(message: dict[str, Any]) -> None:
-    """Write the arguments of calls as text where a server gives the object, as some releases of llama.cpp do."""
+    """Write the arguments of calls as text, which is what clients expect."""
     for call in [*as_dicts(message.get("tool_calls")), {"function": message.get("function_call")}]:
         function = as_dict(call.get("function"))
-        if isinstance(function.get("arguments"), dict):
-            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+        if function.get("arguments") is not None:
+            function["arguments"] = get_arguments_text(function["arguments"])
 
 
 def _settle_calls(message: dict[str, Any], ending: Ending, fitted: Mapping[int, str]) -> None:

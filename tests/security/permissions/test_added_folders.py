@@ -253,16 +253,16 @@ class TestWhichMayBeAdded:
             assert "the state of this program" in self.check(workspace, folder, own=(state,))
 
     @pytest.mark.parametrize("name", [".git", ".git/hooks", "x/.git/modules/y", ".husky", ".vscode", ".a/agents"])
-    def test_nor_a_folder_of_git_or_of_what_runs_by_itself(self, workspace, tmp_path, name):
+    def test_a_folder_of_git_or_of_what_runs_by_itself_may_not(self, workspace, tmp_path, name):
         assert "a folder of git" in self.check(workspace, tmp_path / "repo" / name)
 
-    def test_nor_a_folder_of_path_whose_files_run_by_their_names(self, workspace, added, tmp_path):
+    def test_a_folder_of_path_whose_files_run_by_their_names_may_not(self, workspace, added, tmp_path):
         (tmp_path / "link").symlink_to(added)
         for path in (f"/usr/bin:{added}", f"{tmp_path}/link:/usr/bin", f"{added}/"):
             assert "is on PATH" in self.check(workspace, added, PATH=path)
         for path in ("", ":", f"/usr/bin:{added.parent}/library:{added}/.venv/bin"):
             assert self.check(workspace, added, PATH=path) == ""
 
-    def test_nor_the_folder_for_temporary_files(self, workspace, monkeypatch, tmp_path):
+    def test_the_folder_for_temporary_files_may_not(self, workspace, monkeypatch, tmp_path):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t" / "tmp"))
         assert "temporary files" in self.check(workspace, tmp_path / "t")
